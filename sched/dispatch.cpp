@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+// The second half of RequestQueue: from the plug to the driver, and back from the driver.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+
+#include "assertion.hpp"
+#include "request_queue.hpp"
+
+namespace elevd::sched {
+namespace {
+
+constexpr std::int64_t kNsPerMs = 1'000'000;
+
+unsigned direction(Op op) { return op == Op::read ? 0 : 1; }
+
+}  // namespace
+
+// --- From the plug ----------------------------------------------------------------------------
+
+void RequestQueue::unplug(Worker& worker, RequestList& list, bool from_schedule) {
+  context(worker).plug_newest = nullptr;
+  const bool direct = !elevator_ && !from_schedule && dispatch_busy() == 0 &&
+                      !residual_mark_.load(std::memory_order_relaxed);
+  if (direct) issue_directly(worker, list);
+  if (list.empty()) return;
+  insert(worker, list);
+  run(worker);
+}
+
+/// In plug order, until the driver refuses one; that one goes to the residual list, the rest stays
+/// in `list` (docs/spec/none.md section 2).
+void RequestQueue::issue_directly(Worker& worker, RequestList& list) {
+  unsigned budget = worker.driver().budget(*this);
+  while (!list.empty()) {
+    if (budget == 0) {
+      note_busy(true);
+      return;
+    }
+    Request& rq = list.front();
+    list.pop_front();
+    start(worker, rq);
+    if (!worker.driver().issue(rq)) {
+      not_started(worker, rq);
+      note_busy(true);
+      const LockGuard guard(lock_);
+      residual_.push_back(rq);
+      residual_mark_.store(true, std::memory_order_seq_cst);
+      return;
+    }
+    note_busy(false);
+    --budget;
+  }
+}
+
+/// Into the elevator, or this worker's software queue.
+void RequestQueue::insert(Worker& worker, RequestList& list) {
+  if (elevator_) {
+    insert_into_elevator(worker, list);
+    return;
+  }
+  QueueContext& context = this->context(worker);
+  if (worker.trace != nullptr) {
+    for (const Request& rq : list) {
+      worker.trace->request_event(TraceEvent::inserted, rq, worker.now);
+    }
+  }
+  const LockGuard guard(context.software_lock);
+  while (!list.empty()) {
+    Request& rq = list.front();
+    list.pop_front();
+    if ((rq.flags & kRqAtHead) != 0) {
+      context.software_queue.push_front(rq);
+    } else {
+      context.software_queue.push_back(rq);
+    }
+  }
+  software_pending_.fetch_or(std::uint64_t{1} << worker.index(), std::memory_order_seq_cst);
+}
+
+void RequestQueue::insert_into_elevator(Worker& worker, RequestList& list) {
+  RequestList merged;
+  {
+    const LockGuard guard(lock_);
+    for (Request& rq : list) {
+      rq.inserted = worker.now;
+      rq.flags |= kRqInElevator;
+      if (worker.trace != nullptr) {
+        worker.trace->request_event(TraceEvent::inserted, rq, worker.now);
+      }
+    }
+    elevator_->insert(list, merged, worker.now);
+    if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
+  }
+  if (!merged.empty()) free_merged(worker, merged);
+}
+
+// --- One dispatcher (docs/architecture.md, rule 9) --------------------------------------------
+
+void RequestQueue::run(Worker& worker) {
+  if (runs_.fetch_add(1, std::memory_order_seq_cst) != 0) return;  // somebody will see it
+  QueueContext& context = this->context(worker);
+  context.runs_taken = 1;
+  dispatch(worker, context);
+}
+
+void RequestQueue::run_later(Worker& worker) {
+  QueueContext& context = this->context(worker);
+  context.wants_run = true;
+  if (!context.is_linked()) worker.runs.push_back(context);
+}
+
+void RequestQueue::run_noted(Worker& worker) {
+  QueueContext& context = this->context(worker);
+  const bool wanted = context.wants_run;
+  context.wants_run = false;
+  if (context.dispatching) {
+    context.dispatching = false;
+    dispatch(worker, context);  // it looks at everything: `wanted` is served by that too
+    return;
+  }
+  if (wanted) run(worker);
+}
+
+/// REQUIRES: this worker is the dispatcher and answers for `runs_taken` runs.
+void RequestQueue::dispatch(Worker& worker, QueueContext& context) {
+  unsigned left = kEntriesPerTurn;
+  for (;;) {
+    for (;;) {
+      const unsigned issued = pull_and_issue(worker, left);
+      if (issued == 0) break;
+      left -= std::min(issued, left);
+      if (left == 0) {
+        context.dispatching = true;
+        if (!context.is_linked()) worker.runs.push_back(context);
+        return;
+      }
+    }
+    if (runs_.fetch_sub(context.runs_taken, std::memory_order_seq_cst) == context.runs_taken) {
+      return;
+    }
+    // More runs were asked for meanwhile; all that are counted now are answered by the next look.
+    context.runs_taken = runs_.load(std::memory_order_seq_cst);
+  }
+}
+
+/// Pulls a batch under one lock hold and issues it without. Returns how many were issued.
+unsigned RequestQueue::pull_and_issue(Worker& worker, unsigned most) {
+  RequestList batch;
+  const unsigned budget = std::min(most, worker.driver().budget(*this));
+  if (budget == 0) return 0;
+  {
+    const LockGuard guard(lock_);
+    pull(worker, budget, batch);
+    if (elevator_) {
+      if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
+    }
+  }
+  unsigned issued = 0;
+  while (!batch.empty()) {
+    Request& rq = batch.front();
+    batch.pop_front();
+    start(worker, rq);
+    if (worker.driver().issue(rq)) {
+      ++issued;
+      note_busy(false);
+      continue;
+    }
+    not_started(worker, rq);
+    note_busy(true);
+    batch.push_front(rq);
+    const LockGuard guard(lock_);
+    residual_.splice(residual_.end(), batch);
+    residual_mark_.store(true, std::memory_order_seq_cst);
+    return 0;  // the driver runs the queue again when it can take more
+  }
+  return issued;
+}
+
+unsigned RequestQueue::pull(Worker& worker, unsigned most, RequestList& batch) {
+  unsigned n = 0;
+  const bool had_residual = !residual_.empty();
+  while (n < most && !residual_.empty()) {
+    Request& rq = residual_.front();
+    if (rq.tag < 0 && !take_hardware_tag(worker, rq)) return n;
+    residual_.pop_front();
+    batch.push_back(rq);
+    ++n;
+  }
+  if (!residual_.empty()) return n;
+  residual_mark_.store(false, std::memory_order_seq_cst);
+  if (!elevator_) {
+    const bool one_by_one = had_residual || dispatch_busy() != 0;
+    return n + pull_software(most - n, one_by_one, batch);
+  }
+  while (n < most) {
+    Request* rq = elevator_->dispatch(worker.now);
+    if (rq == nullptr) break;
+    rq->flags = static_cast<RequestFlags>(rq->flags & ~kRqInElevator);
+    if (!take_hardware_tag(worker, *rq)) {
+      // One request of look-ahead, as in the kernel: the tag is taken after the pull.
+      residual_.push_back(*rq);
+      residual_mark_.store(true, std::memory_order_seq_cst);
+      break;
+    }
+    batch.push_back(*rq);
+    ++n;
+  }
+  return n;
+}
+
+/// All pending software queues in worker order; or one request of each in turn, beginning after
+/// the one served last (docs/spec/none.md section 3).
+unsigned RequestQueue::pull_software(unsigned most, bool one_by_one, RequestList& batch) {
+  unsigned n = 0;
+  unsigned index = one_by_one ? (last_served_ + 1) % workers() : 0;
+  std::uint64_t pending = software_pending_.load(std::memory_order_seq_cst);
+  while (n < most && pending != 0) {
+    const std::uint64_t bit = std::uint64_t{1} << index;
+    if ((pending & bit) != 0) {
+      QueueContext& from = *contexts_[index];
+      const LockGuard guard(from.software_lock);
+      while (n < most && !from.software_queue.empty()) {
+        Request& rq = from.software_queue.front();
+        from.software_queue.pop_front();
+        batch.push_back(rq);
+        ++n;
+        last_served_ = index;
+        if (one_by_one) break;
+      }
+      if (from.software_queue.empty()) {
+        software_pending_.fetch_and(~bit, std::memory_order_seq_cst);
+        pending &= ~bit;
+      }
+    }
+    index = (index + 1) % workers();
+  }
+  return n;
+}
+
+/// The mark first, then once more: who frees a tag in between sees the mark (rule 10).
+bool RequestQueue::take_hardware_tag(Worker& worker, Request& rq) {
+  rq.tag = hardware_tags_->try_get(worker.index(), Sbitmap::kUnlimited);
+  if (rq.tag >= 0) return true;
+  restart_.store(true, std::memory_order_seq_cst);
+  rq.tag = hardware_tags_->try_get(worker.index(), Sbitmap::kUnlimited);
+  return rq.tag >= 0;
+}
+
+void RequestQueue::start(Worker& worker, Request& rq) {
+  rq.flags |= kRqStarted;
+  rq.issued = worker.now;
+  rq.issuing_worker = static_cast<std::uint16_t>(worker.index());
+  context(worker).counters.issued[direction(rq.op)].add(1);
+  if (worker.trace != nullptr) worker.trace->request_event(TraceEvent::issued, rq, worker.now);
+}
+
+void RequestQueue::not_started(Worker& worker, Request& rq) {
+  rq.flags = static_cast<RequestFlags>(rq.flags & ~kRqStarted);
+  context(worker).counters.completed[direction(rq.op)].add(1);
+  if (worker.trace != nullptr) worker.trace->request_event(TraceEvent::requeued, rq, worker.now);
+}
+
+/// Moving average of refusals; saturates at 9 (docs/spec/plug-and-merge.md section 6).
+void RequestQueue::note_busy(bool busy) {
+  const unsigned old = dispatch_busy_.load(std::memory_order_relaxed);
+  if (old == 0 && !busy) return;
+  dispatch_busy_.store((old * 7 + (busy ? 16U : 0U)) / 8, std::memory_order_relaxed);
+}
+
+// --- Back from the driver ---------------------------------------------------------------------
+
+void RequestQueue::complete(Worker& worker, Request& rq, int error) {
+  if (error != 0 && rq.error == 0) rq.error = error;
+  context(worker).counters.completed[direction(rq.op)].add(1);
+  if (worker.trace != nullptr) worker.trace->request_event(TraceEvent::completed, rq, worker.now);
+  if ((rq.flags & (kRqFlush | kRqFlushSeq)) != 0) [[unlikely]] {
+    complete_flush_step(worker, rq);
+    return;
+  }
+  finish_request(worker, rq);
+}
+
+/// What the flush machine wants next: a FLUSH to the front of the residual list; requests whose
+/// DATA step begins go to `data`.
+void RequestQueue::flush_outcome(Worker& worker, FlushMachine::Outcome& out, RequestList& data) {
+  if (out.flush != nullptr) {
+    residual_.push_front(*out.flush);
+    residual_mark_.store(true, std::memory_order_seq_cst);
+    run_later(worker);
+  }
+  data.swap(out.data);
+}
+
+void RequestQueue::complete_flush_step(Worker& worker, Request& rq) {
+  const bool is_flush = (rq.flags & kRqFlush) != 0;
+  if (is_flush) {
+    if ((rq.flags & kRqIoStat) != 0) {
+      GroupCounters& group =
+          context(worker).counters.groups[static_cast<unsigned>(StatGroup::flush)];
+      group.ios.add(1);
+      group.ticks_ns.add(static_cast<std::uint64_t>((worker.now - rq.allocated).ns));
+    }
+    // Without a scheduler the tag is only borrowed from the first waiter.
+    if (rq.internal_tag >= 0) free_hardware_tag(worker, rq);
+  } else {
+    if (elevator_) free_hardware_tag(worker, rq);
+    rq.flags = static_cast<RequestFlags>(rq.flags & ~kRqStarted);
+  }
+  FlushMachine::Outcome out;
+  RequestList data;
+  {
+    const LockGuard guard(lock_);
+    if (is_flush) {
+      flush_.flush_completed(rq.error, worker.now, out);
+    } else {
+      if (elevator_ && elevator_->completed(rq, worker.now)) run_later(worker);
+      flush_.data_completed(rq, worker.now, out);
+    }
+    flush_outcome(worker, out, data);
+  }
+  if (!data.empty()) {
+    insert(worker, data);
+    run_later(worker);
+  }
+  while (!out.done.empty()) {
+    Request& done = out.done.front();
+    out.done.pop_front();
+    done.flags = static_cast<RequestFlags>(done.flags & ~kRqFlushSeq);
+    finish_request(worker, done);
+  }
+}
+
+void RequestQueue::finish_request(Worker& worker, Request& rq) {
+  WorkerCounters& counters = context(worker).counters;
+  if ((rq.flags & kRqIoStat) != 0) {
+    account_time(worker.now, true);
+    GroupCounters& group = counters.groups[static_cast<unsigned>(stat_group(rq.op))];
+    group.ios.add(1);
+    group.sectors.add(rq.length.value);
+    group.ticks_ns.add(static_cast<std::uint64_t>((worker.now - rq.allocated).ns));
+    counters.freed[direction(rq.op)].add(1);
+  }
+  if (elevator_ && (rq.flags & kRqStarted) != 0) {
+    const LockGuard guard(lock_);
+    if (elevator_->completed(rq, worker.now)) run_later(worker);
+    if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
+  }
+  // The bios first: a split piece lives in the request, which is somebody else's once it is free.
+  // They are answered in a later step of the loop, when the tags are long back.
+  for (Bio* bio = rq.first; bio != nullptr;) {
+    Bio* next = bio->next;
+    finish(worker, *bio, rq.error);
+    bio = next;
+  }
+  rq.first = nullptr;
+  rq.last = nullptr;
+  free_request(worker, rq);
+}
+
+void RequestQueue::free_hardware_tag(Worker& worker, Request& rq) {
+  if (rq.tag < 0) return;
+  const auto tag = static_cast<std::uint32_t>(rq.tag);
+  rq.tag = -1;
+  BioList woken;
+  hardware_tags_->put(tag, rq.issuing_worker, woken);
+  worker.hand_out(woken);
+  if (restart_.load(std::memory_order_seq_cst) && restart_.exchange(false)) run_later(worker);
+}
+
+void RequestQueue::free_request(Worker& worker, Request& rq) {
+  if (rq.internal_tag < 0) {
+    const auto tag = static_cast<std::uint32_t>(rq.tag);
+    BioList woken;
+    hardware_tags_->put(tag, rq.worker, woken);
+    worker.hand_out(woken);
+    return;
+  }
+  free_hardware_tag(worker, rq);
+  BioList woken;
+  sched_tags_->put(static_cast<std::uint32_t>(rq.internal_tag), rq.worker, woken);
+  worker.hand_out(woken);
+}
+
+/// Requests that were merged into others: in flight no more, their tags are free.
+void RequestQueue::free_merged(Worker& worker, RequestList& merged) {
+  WorkerCounters& counters = context(worker).counters;
+  while (!merged.empty()) {
+    Request& rq = merged.front();
+    merged.pop_front();
+    counters.merge_hits[static_cast<unsigned>(MergePoint::request)].add(1);
+    if ((rq.flags & kRqIoStat) != 0) {
+      counters.groups[static_cast<unsigned>(stat_group(rq.op))].merges.add(1);
+      counters.freed[direction(rq.op)].add(1);
+    }
+    if (worker.trace != nullptr) {
+      worker.trace->request_event(TraceEvent::request_merged, rq, worker.now);
+    }
+    free_request(worker, rq);
+  }
+}
+
+// --- Statistics -------------------------------------------------------------------------------
+
+std::uint64_t RequestQueue::in_flight() const {
+  std::uint64_t freed = 0;
+  std::uint64_t allocated = 0;
+  for (const auto& context : contexts_) {
+    freed += context->counters.freed[0].get() + context->counters.freed[1].get();
+  }
+  for (const auto& context : contexts_) {
+    allocated += context->counters.allocated[0].get() + context->counters.allocated[1].get();
+  }
+  return allocated - freed;
+}
+
+/// Adds the time since the last look to io_ticks if something was in flight; once a millisecond.
+void RequestQueue::account_time(Instant now, bool end) {
+  const std::int64_t ms = now.ns / kNsPerMs;
+  std::int64_t stamp = stamp_ms_.load(std::memory_order_relaxed);
+  if (ms <= stamp) [[likely]] {
+    return;
+  }
+  if (!stamp_ms_.compare_exchange_strong(stamp, ms, std::memory_order_relaxed)) return;
+  if (end || in_flight() != 0) {
+    io_ticks_ms_.fetch_add(static_cast<std::uint64_t>(ms - stamp), std::memory_order_relaxed);
+  }
+}
+
+Stats RequestQueue::stats(Instant now) {
+  account_time(now, false);
+  Stats sum;
+  std::array<std::uint64_t, kStatGroups> ticks_ns{};
+  for (const auto& context : contexts_) {
+    const WorkerCounters& counters = context->counters;
+    for (unsigned g = 0; g < kStatGroups; ++g) {
+      sum.groups[g].ios += counters.groups[g].ios.get();
+      sum.groups[g].merges += counters.groups[g].merges.get();
+      sum.groups[g].sectors += counters.groups[g].sectors.get();
+      ticks_ns[g] += counters.groups[g].ticks_ns.get();
+    }
+    for (unsigned p = 0; p < kMergePoints; ++p) {
+      sum.merge_attempts[p] += counters.merge_attempts[p].get();
+      sum.merge_hits[p] += counters.merge_hits[p].get();
+    }
+    sum.merge_skips += counters.merge_skips.get();
+  }
+  for (unsigned g = 0; g < kStatGroups; ++g) {
+    sum.groups[g].ticks_ms = ticks_ns[g] / static_cast<std::uint64_t>(kNsPerMs);
+  }
+  for (unsigned d = 0; d < 2; ++d) {
+    std::uint64_t done = 0;
+    std::uint64_t issued = 0;
+    for (const auto& context : contexts_) done += context->counters.completed[d].get();
+    for (const auto& context : contexts_) issued += context->counters.issued[d].get();
+    sum.at_driver[d] = issued - done;
+  }
+  sum.in_flight = in_flight();
+  sum.io_ticks_ms = io_ticks_ms_.load(std::memory_order_relaxed);
+  return sum;
+}
+
+}  // namespace elevd::sched
