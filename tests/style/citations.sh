@@ -21,5 +21,11 @@ while IFS= read -r file; do
     fi
   done < <(grep -oE 'docs/spec/[a-z0-9-]+\.md[`"]?,?( sections? [0-9]+(\.[0-9]+)?)?' <<<"$text")
 done < <(files '*.hpp' '*.cpp' '*.sh' '*.md' '*CMakeLists.txt' | grep -v '^docs/spec/')
+# Headings of docs/architecture.md, cited by their names in quotes (or how they begin).
+while IFS= read -r heading; do
+  seen=$((seen + 1))
+  grep -q "^## $heading" docs/architecture.md || fail "docs/architecture.md has no section \"$heading\""
+done < <(files '*.hpp' '*.cpp' '*.sh' | xargs -r -d '\n' cat |
+  grep -oP 'docs/architecture\.md,? "\K[A-Z][^"]+(?=")' | sort -u)
 ((seen > 0)) || fail "no citation was seen"
 finish
