@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <fstream>
 #include <string>
 #include <string_view>
 
@@ -348,5 +349,21 @@ TEST_SUITE("TOML file") {
     const auto file = config::load(ELEVD_SOURCE_DIR "/packaging/elevd.toml", kAttributes);
     REQUIRE_MESSAGE(file.has_value(), file.error().what);
     CHECK_FALSE(file->disks.empty());
+  }
+
+  TEST_CASE("the sample is good with everything in it that is commented out, too") {
+    constexpr std::array<std::string_view, 3> kUsed = {"nr_requests", "nomerges", "max_sectors_kb"};
+    std::ifstream sample(ELEVD_SOURCE_DIR "/packaging/elevd.toml");
+    std::string text;
+    for (std::string line; std::getline(sample, line);) {
+      const bool is_prose = line.size() < 2 || line[0] != '#' || line[1] == ' ';
+      text += (is_prose ? line : line.substr(1)) + "\n";
+    }
+    const auto file = config::parse_toml(text, "f.toml", kUsed);
+    REQUIRE_MESSAGE(file.has_value(), file.error().what);
+    CHECK(file->workers == 2);
+    REQUIRE(file->disks.size() == 4);
+    CHECK(file->disks[1].attributes.size() == 3);
+    CHECK(file->disks[3].model.parallel == 8);
   }
 }
