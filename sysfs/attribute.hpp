@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attribute: one file of the tree as a row of a table: name, mode, show, store.
+//
+// Owns:       nothing; rows are constants.
+// Thread:     show and store are called by the Tree, one at a time. They never wait: what needs a
+//             frozen queue is returned as a Change, which somebody else carries out.
+// Time:       none of their own; Disk::now where a row needs it.
+// Invariants: (1) the maker sets the mode, so mode and store cannot disagree;
+//             (2) what a store refuses changes nothing;
+//             (3) meaning (ranges that depend on the state of a queue) is checked before a Change is
+//                 made, and whatever the change depends on is read again inside it.
+// See also:   tree.hpp, queue_attributes.cpp, disk_attributes.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "sysfs/disk.hpp"
+
+namespace elevd::sysfs {
+
+/// What a change is about, for whoever decides what may meet what: two of scheduler queue, a depth
+/// change refuses with EBUSY whatever it meets, and is refused by a scheduler change the same way.
+enum class ChangeKind : std::uint8_t { scheduler, depth, limits };
+
+/// Work for a frozen queue.
+struct Change {
+  ChangeKind kind = ChangeKind::limits;
+  /// Run once, while no bio is inside the queue; returns 0 or an errno. Refers to the Disk.
+  std::function<int()> apply;
+  std::string disk;  ///< set by Tree::store
+};
+
+/// The store is complete.
+struct Done {};
+/// The store is refused; nothing changed.
+struct Refused {
+  int error = 0;
+};
+using Outcome = std::variant<Done, Refused, Change>;
+
+struct Attribute {
+  std::string_view name;
+  std::uint16_t mode = 0;                                         ///< permission bits
+  std::string (*show)(Disk& disk) = nullptr;                      ///< null: always `constant`
+  Outcome (*store)(Disk& disk, std::string_view text) = nullptr;  ///< null: not writable
+  std::string_view constant;
+};
+
+using Show = std::string (*)(Disk&);
+using Store = Outcome (*)(Disk&, std::string_view);
+
+[[nodiscard]] constexpr Attribute read_only(std::string_view name, Show show) {
+  return {name, 0444, show, nullptr, {}};
+}
+[[nodiscard]] constexpr Attribute read_write(std::string_view name, Show show, Store store) {
+  return {name, 0644, show, store, {}};
+}
+/// `text` with its newline.
+[[nodiscard]] constexpr Attribute constant(std::string_view name, std::string_view text) {
+  return {name, 0444, nullptr, nullptr, text};
+}
+/// Shows `text` whatever was written.
+[[nodiscard]] constexpr Attribute writable_constant(std::string_view name, std::string_view text,
+                                                    Store store) {
+  return {name, 0644, nullptr, store, text};
+}
+
+[[nodiscard]] constexpr bool sorted_by_name(std::span<const Attribute> rows) {
+  return std::is_sorted(rows.begin(), rows.end(),
+                        [](const Attribute& a, const Attribute& b) { return a.name < b.name; });
+}
+
+/// A directory of every disk: `path` is relative to the disk's own, "" for that one itself. A
+/// directory stands after the one it is in.
+struct DirectoryTable {
+  std::string_view path;
+  std::span<const Attribute> files;
+};
+
+/// Files of block/DISK and block/DISK/queue.
+[[nodiscard]] std::span<const Attribute> disk_files();
+[[nodiscard]] std::span<const Attribute> queue_files();
+
+/// What is below block/DISK and below kernel/debug/block/DISK.
+[[nodiscard]] std::span<const DirectoryTable> disk_directories();
+[[nodiscard]] std::span<const DirectoryTable> debug_directories();
+
+}  // namespace elevd::sysfs
