@@ -27,12 +27,12 @@ answered=$("$probe" progress "$work/progress")
 
 probes "ENOTCONN" open "$dir/dev/d0" r
 probes "ENOTCONN" open "$dir/dev/d1" rw
-probes "ENOTCONN" stat "$dir/sys"
+probes "ENOTCONN" open "$tree/d0/stat" r
 
 start_elevd --disk d0="$work/image" --disk d1=ram:8M
 check "the log says what was cleared" grep -q "$dir" "$log"
 equal "mounts of DIR" 3 "$(mounts_below "$dir" | wc -l)"
-probes "ok $((answered * 4096))" get "$dir/dev/d0" 0 $((answered * 4096)) 0 1
+probes "ok" check-answered "$dir/dev/d0" 8192 "$answered"
 check "fio verifies" run_fio 60 --name=kept --filename="$dir/dev/d0" --ioengine=libaio --iodepth=8 \
   --serialize_overlap=1 --direct=1 --offset=32m --size=16m --bs=16k --rw=randwrite \
   --verify=crc32c --verify_only

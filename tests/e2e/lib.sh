@@ -41,7 +41,8 @@ skip() {
 
 fail() {
   failures=$((failures + 1))
-  echo "FAILED (line ${BASH_LINENO[${#BASH_LINENO[@]}-2]}): $*"
+  local text="$*"
+  echo "FAILED (line ${BASH_LINENO[${#BASH_LINENO[@]}-2]}): ${text:0:500}"
 }
 
 die() {  # for what makes the rest of the case senseless
@@ -236,7 +237,8 @@ start_elevd() {  # elevd arguments without DIR; returns when every disk is mount
     previous=$argument
   done
   mkdir -p "$dir"
-  "$ELEVD_BIN/elevd" "$dir" "$@" </dev/null >>"$log" 2>&1 &
+  # Background processes of a script ignore SIGINT; the daemon must not inherit that.
+  env --default-signal=INT "$ELEVD_BIN/elevd" "$dir" "$@" </dev/null >>"$log" 2>&1 &
   elevd_pid=$!
   running+=("$elevd_pid")
   wait_for 30 ready_or_dead "${names[@]}" || die "elevd is not ready after 30 s: elevd $*"

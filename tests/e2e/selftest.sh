@@ -71,6 +71,22 @@ check "16 held" wait_for 10 held_is slow 16
 equal "released" 16 "$(stall slow release all)"
 check "fio ends" wait_for 20 gone "${running[-1]}"
 
+# A writer that is answered N times, and the check of what it wrote.
+"$probe" write-until-error "$work/slow" 64 "$work/progress" >"$work/load" &
+writer=$!
+running+=("$writer")
+rounds() { (($("$probe" progress "$work/progress") >= 200)); }
+check "the writer proceeds" wait_for 10 rounds
+stall slow stall write >/dev/null
+check "a write is held" wait_for 5 held_is slow 1
+answered=$("$probe" progress "$work/progress")
+stall slow error 5 >/dev/null
+check "the writer ends" wait_for 5 gone "$writer"
+equal "the writer" "$answered EIO" "$(<"$work/load")"
+probes "ok" check-answered "$work/slow" 64 "$answered"
+matches "a later count" 'is lost' "$("$probe" check-answered "$work/slow" 64 $((answered + 9)))"
+stall slow release all >/dev/null
+
 # The matrix of fio finds a file that forgets: a hole punched between writing and verifying.
 truncate -s 64M "$work/image"
 dir=$work/fake

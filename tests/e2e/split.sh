@@ -24,7 +24,8 @@ requests 5 512 "writes" --ioengine=libaio --iodepth=1 --rw=write --bs=1m
 accept "$(queue d0 max_sectors_kb)" 64 64
 requests 1 1024 "64 KiB pieces" --ioengine=psync --rw=read --bs=1m
 accept "$(queue d0 max_sectors_kb)" 0 1280
-# whole again: the front end sends 512 KiB
+# whole again: the front end sends 512 KiB; two of them could merge
+accept "$(queue d0 nomerges)" 2 2
 requests 1 128 "no split" --ioengine=psync --rw=read --bs=1m
 
 before=$(stat_field d0 3)

@@ -64,7 +64,7 @@ check "fio on the other disk" run_fio 60 --name=other --filename="$dir/dev/other
 # A store that freezes waits for the requests in flight; meanwhile everything else goes on.
 in_write() {  # PID: it sits in write(2), system call 1 (x86-64) or 64 (others)
   local call
-  read -r call _ <"/proc/$1/syscall" 2>/dev/null && [[ $call == 1 || $call == 64 ]]
+  read -r call _ 2>/dev/null <"/proc/$1/syscall" && [[ $call == 1 || $call == 64 ]]
 }
 interrupted_store() {  # ATTRIBUTE TEXT
   local file store before

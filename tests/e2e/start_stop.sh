@@ -26,7 +26,7 @@ for signal in TERM INT; do
   check "the load ends with the daemon" wait_for 20 gone "$load"
   equal "mounts left" "" "$(mounts_below "$work")"
   answered=$("$probe" progress "$work/progress")
-  probes "ok $((answered * 4096))" get "$work/image" 0 $((answered * 4096)) 0 1
+  probes "ok" check-answered "$work/image" 8192 "$answered"
   check_not "the directory sys stays" test -e "$dir/sys"
   check_not "the file of d0 stays" test -e "$dir/dev/d0"
   rm -f "$work/progress"

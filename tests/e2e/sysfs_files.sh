@@ -23,7 +23,6 @@ for flags in w rw w,trunc rw,trunc w,creat w,append; do
   probes "EACCES" open "$ro" "$flags"
 done
 probes "ok" open "$ro" r
-probes "EACCES" truncate "$ro" 0
 
 # O_TRUNC, O_APPEND, truncate on a writable file: accepted, no effect
 for flags in w,trunc w,append rw,trunc w,creat; do

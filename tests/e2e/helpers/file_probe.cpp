@@ -15,6 +15,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdint>
@@ -338,8 +339,17 @@ void do_get(const Arguments& a) {
   print_count(got);
 }
 
-// FILE BLOCKS PROGRESS: writes 4 KiB blocks in order, forever round; each answered one is counted
-// in the file PROGRESS (a 64-bit number, mapped). Ends at the first error: "N ERRNO".
+// Block I of a file of BLOCKS, as write-until-error leaves it in round R: the pattern of seed R
+// + 1.
+void fill_block(const Buffer& buffer, std::int64_t offset, std::int64_t seed) {
+  for (std::size_t b = 0; b < kPage; ++b) {
+    buffer.data()[b] = pattern(offset + static_cast<std::int64_t>(b), seed);
+  }
+}
+
+// FILE BLOCKS PROGRESS: writes 4 KiB blocks in order, round after round, each round with other
+// data; every answered one is counted in the file PROGRESS (a 64-bit number, mapped). Ends at the
+// first error: "N ERRNO".
 void do_write_until_error(const Arguments& a) {
   const File progress(a.at(2), O_RDWR | O_CREAT);
   if (::ftruncate(progress.fd(), kPage) < 0) return print_failure();
@@ -349,18 +359,36 @@ void do_write_until_error(const Arguments& a) {
   const File file(a.at(0), O_WRONLY | O_DIRECT);
   const std::int64_t blocks = number(a.at(1));
   const Buffer buffer(kPage, 0);
-  for (std::int64_t i = 0; i < blocks; ++i) {
-    const std::int64_t offset = i * static_cast<std::int64_t>(kPage);
-    for (std::size_t b = 0; b < kPage; ++b) {
-      buffer.data()[b] = pattern(offset + static_cast<std::int64_t>(b), 1);
-    }
+  for (std::int64_t i = 0;; ++i) {
+    const std::int64_t offset = i % blocks * static_cast<std::int64_t>(kPage);
+    fill_block(buffer, offset, i / blocks + 1);
     if (::pwrite(file.fd(), buffer.data(), kPage, offset) != static_cast<ssize_t>(kPage)) {
       std::printf("%" PRId64 " %s\n", i, error_name(errno).c_str());
       return;
     }
     *answered = i + 1;
   }
-  std::printf("%" PRId64 " end\n", blocks);
+}
+
+// FILE BLOCKS N: the file holds what write-until-error had been answered N times for; the block
+// that comes next may be of either round. "ok" or "block I is lost".
+void do_check_answered(const Arguments& a) {
+  const File file(a.at(0), O_RDONLY);
+  const std::int64_t blocks = number(a.at(1));
+  const std::int64_t answered = number(a.at(2));
+  const Buffer expected(kPage, 0);
+  const Buffer found(kPage, 0);
+  for (std::int64_t i = std::max<std::int64_t>(0, answered - blocks); i < answered; ++i) {
+    if (i % blocks == answered % blocks) continue;  // was perhaps being written
+    const std::int64_t offset = i % blocks * static_cast<std::int64_t>(kPage);
+    fill_block(expected, offset, i / blocks + 1);
+    if (::pread(file.fd(), found.data(), kPage, offset) != static_cast<ssize_t>(kPage) ||
+        std::memcmp(expected.data(), found.data(), kPage) != 0) {
+      std::printf("block %" PRId64 " is lost\n", i);
+      return;
+    }
+  }
+  std::printf("ok\n");
 }
 
 void do_progress(const Arguments& a) {  // PROGRESS: the number in it
@@ -435,6 +463,7 @@ const std::map<std::string, Command>& commands() {
       {"put", {5, do_put}},
       {"get", {5, do_get}},
       {"write-until-error", {3, do_write_until_error}},
+      {"check-answered", {3, do_check_answered}},
       {"progress", {1, do_progress}},
       {"fsync", {1, do_fsync}},
       {"fallocate", {4, do_fallocate}},
