@@ -312,7 +312,7 @@ TEST_SUITE("block device backing") {
     const Scratch scratch;
     const LoopDevice loop(scratch.file("image", 4 * kMebibyte + 512));
     if (!loop) {
-      MESSAGE("skipped: no loop device can be made: ", std::strerror(errno));
+      MESSAGE("skipped: no loop device can be made: ", std::string(std::strerror(errno)));
       return;
     }
     auto opened = open_at(loop.path());
@@ -350,7 +350,7 @@ TEST_SUITE("block device backing") {
     const Scratch scratch;
     const LoopDevice loop(scratch.file("image", 4 * kMebibyte), 4096);
     if (!loop) {
-      MESSAGE("skipped: no loop device can be made: ", std::strerror(errno));
+      MESSAGE("skipped: no loop device can be made: ", std::string(std::strerror(errno)));
       return;
     }
     const auto small = open_backing({.path = loop.path(), .logical_block_size = 512});

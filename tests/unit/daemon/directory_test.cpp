@@ -216,7 +216,7 @@ TEST_SUITE("directory") {
     leave_behind(path, "disk0");
     REQUIRE(mkdir((path + "/other").c_str(), 0755) == 0);
     if (geteuid() != 0 || !mount_dead(path + "/sys")) {
-      MESSAGE("skipped: nothing can be mounted: ", std::strerror(errno));
+      MESSAGE("skipped: nothing can be mounted: ", std::string(std::strerror(errno)));
       return;
     }
     CHECK(mount_dead(path + "/dev/disk0"));
@@ -240,7 +240,7 @@ TEST_SUITE("directory") {
     const Scratch scratch;
     REQUIRE(mkdir((scratch / "sys").c_str(), 0755) == 0);
     if (mount("elevd-test", (scratch / "sys").c_str(), "tmpfs", 0, "size=1m") != 0) {
-      MESSAGE("skipped: nothing can be mounted: ", std::strerror(errno));
+      MESSAGE("skipped: nothing can be mounted: ", std::string(std::strerror(errno)));
       return;
     }
     const auto directory = Directory::take(scratch.path());
@@ -260,7 +260,7 @@ TEST_SUITE("directory") {
     REQUIRE(directory);
     REQUIRE(directory->make_disk_file("disk0"));
     if (geteuid() != 0 || !mount_dead(path + "/dev/disk0")) {
-      MESSAGE("skipped: nothing can be mounted: ", std::strerror(errno));
+      MESSAGE("skipped: nothing can be mounted: ", std::string(std::strerror(errno)));
       return;
     }
     CHECK_FALSE(directory->make_disk_file("disk0"));

@@ -108,7 +108,7 @@ TEST_SUITE("mounts") {
   TEST_CASE("a mount goes when it is idle, and lazily when it is busy") {
     const testing::Scratch scratch;
     if (mount("elevd-test", scratch.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
-      MESSAGE("skipped: nothing can be mounted: ", std::strerror(errno));
+      MESSAGE("skipped: nothing can be mounted: ", std::string(std::strerror(errno)));
       return;
     }
     CHECK(unmount(scratch.path(), false) == 0);
