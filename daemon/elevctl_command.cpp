@@ -81,7 +81,7 @@ std::string shown_size(const Tree& tree, const std::string& disk) {
 }
 
 std::string shown_access(const Tree& tree, const std::string& disk) {
-  const std::string text = shown(tree, disk, "disk/ro");
+  std::string text = shown(tree, disk, "disk/ro");
   if (text == kAbsent) return text;
   return text == "0" ? "rw" : "ro";
 }

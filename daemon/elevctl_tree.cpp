@@ -99,7 +99,7 @@ std::vector<std::string> Tree::attributes(std::string_view disk) const {
   result.insert(result.end(), queue_files.begin(), queue_files.end());
   for (const std::string& group : groups) {
     for (const std::string& file : entries(own / "queue" / group).first) {
-      result.push_back(group + "/" + file);
+      result.push_back(fs::path(group) / file);
     }
   }
   for (const std::string& file : entries(own).first) {
