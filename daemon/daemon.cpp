@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon.hpp"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+
+#include "log.hpp"
+#include "mounts.hpp"
+
+namespace elevd::daemon {
+namespace {
+
+constexpr unsigned kMaxDefaultWorkers = 8;
+constexpr unsigned kMinOperations = 64;
+constexpr unsigned kMaxOperations = 32768;
+constexpr std::chrono::milliseconds kBusyRetry{1000};
+constexpr int kLookMs = 10;  // how often a stop looks whether something is over
+
+using Clock = std::chrono::steady_clock;
+
+unsigned default_workers() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  unsigned n = 1;
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) n = static_cast<unsigned>(CPU_COUNT(&cpus));
+  return std::clamp(n, 1U, kMaxDefaultWorkers);
+}
+
+BackingOptions backing_options(const config::DiskConfig& disk, const std::string& directory) {
+  BackingOptions options;
+  switch (disk.backing.kind) {
+    case config::BackingSpec::Kind::path:
+      options.source = BackingSource::path;
+      break;
+    case config::BackingSpec::Kind::ram:
+      options.source = BackingSource::ram;
+      break;
+    case config::BackingSpec::Kind::null:
+      options.source = BackingSource::null;
+      break;
+  }
+  options.path = disk.backing.path;
+  options.bytes = disk.backing.bytes;
+  options.read_only = disk.read_only;
+  options.logical_block_size = disk.logical_block_size.value_or(0);
+  options.directory = directory;
+  return options;
+}
+
+/// A call made in every worker, and the wait for its end.
+class CallCommand : public Command {
+ public:
+  CallCommand(const std::function<void(IoWorker&)>& call, WorkerTeam& team,
+              std::atomic<unsigned>& left)
+      : call_(call), team_(team), left_(left) {}
+  void execute(sched::Worker& worker) override {
+    call_(*team_.io_workers[worker.index()]);
+    std::atomic<unsigned>& left = left_;
+    left.fetch_sub(1);
+    left.notify_one();
+  }
+
+ private:
+  const std::function<void(IoWorker&)>& call_;
+  WorkerTeam& team_;
+  std::atomic<unsigned>& left_;
+};
+
+}  // namespace
+
+Daemon::Daemon(config::DaemonConfig config) : config_(std::move(config)) {}
+
+/// Also the way back from a start that failed halfway.
+Daemon::~Daemon() {
+  if (control_) control_->stop();
+  for (Served& served : disks_) {
+    if (served.keeper) served.keeper->stop();
+    if (served.mounted) unmount(served.disk->connection().path(), true);
+  }
+  stop_workers();
+  control_.reset();
+  disks_.clear();
+  directory_.reset();
+}
+
+// --- Start ------------------------------------------------------------------------------------
+
+Result<void> Daemon::start() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, number);
+  signals_ = Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  events_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!signals_ || !events_) return tl::unexpected(Error{errno, "cannot make descriptors"});
+  if (config_.workers == 0) config_.workers = default_workers();
+  auto directory = Directory::take(config_.directory);
+  if (!directory) return tl::unexpected(directory.error());
+  directory_.emplace(std::move(*directory));
+  if (auto done = open_disks(); !done) return done;
+  if (auto done = mount_disks(); !done) return done;
+  if (auto done = start_workers(); !done) return done;
+  if (auto done = start_control(); !done) return done;
+  ask_attributes();
+  log_ready();
+  return {};
+}
+
+Result<void> Daemon::open_disks() {
+  for (const config::DiskConfig& disk : config_.disks) {
+    auto backing = open_backing(backing_options(disk, directory_->path()));
+    if (!backing) {
+      Error error = backing.error();
+      error.what = disk.name + ": " + error.what;
+      return tl::unexpected(error);
+    }
+    log(Level::info, "{}: {}", disk.name, (*backing)->geometry().description);
+    Served& served = disks_.emplace_back();
+    served.disk = std::make_unique<Disk>(disk, std::move(*backing), config_.workers);
+    if (tree_.add_disk(served.disk->facts()) != 0) {
+      return tl::unexpected(Error{EEXIST, disk.name + ": there is a disk of that name already"});
+    }
+    if (auto done = apply_attributes(served); !done) return done;
+  }
+  return {};
+}
+
+/// The same store code as the mounted tree; nothing is inside yet, so a change is made at once.
+Result<void> Daemon::apply_attributes(Served& served) {
+  for (const config::Attribute& attribute : config::ordered_attributes(served.disk->config())) {
+    sysfs::Inode at = sysfs::kRootInode;
+    int error = 0;
+    const std::string path = "block/" + served.disk->name() + "/queue/" + attribute.path;
+    for (std::size_t begin = 0; begin <= path.size() && error == 0;) {
+      const std::size_t end = std::min(path.find('/', begin), path.size());
+      const auto found = tree_.lookup(at, path.substr(begin, end - begin));
+      if (found) {
+        at = found->inode;
+      } else {
+        error = found.error();
+      }
+      begin = end + 1;
+    }
+    if (error == 0) {
+      const sysfs::Outcome outcome = tree_.store(at, attribute.text);
+      if (const auto* refused = std::get_if<sysfs::Refused>(&outcome)) error = refused->error;
+      if (const auto* change = std::get_if<sysfs::Change>(&outcome)) error = change->apply();
+    }
+    if (error != 0) {
+      return tl::unexpected(Error{error,
+                                  fmt::format("{}: {}={}: {}", attribute.origin, attribute.path,
+                                              attribute.text, std::strerror(error)),
+                                  kExitUsage});
+    }
+  }
+  return {};
+}
+
+Result<void> Daemon::mount_disks() {
+  for (Served& served : disks_) {
+    auto path = directory_->make_disk_file(served.disk->name());
+    if (!path) return tl::unexpected(path.error());
+    served.disk->make_connection(*path);
+    if (auto done = served.disk->connection().mount(served.disk->max_background()); !done) {
+      return done;
+    }
+    served.mounted = true;
+  }
+  return {};
+}
+
+Result<void> Daemon::start_workers() {
+  unsigned depths = 0;
+  for (const Served& served : disks_) depths += served.disk->queue().queue_depth() + 1;
+  team_.operations = std::clamp(depths, kMinOperations, kMaxOperations);
+  team_.workers.resize(config_.workers);
+  team_.connection_gone = [this](Disk&) { tell_main(); };
+  for (unsigned w = 0; w < config_.workers; ++w) {
+    workers_.push_back(std::make_unique<IoWorker>(w, team_));
+    team_.workers[w] = &workers_.back()->worker();
+    team_.io_workers.push_back(workers_.back().get());
+    team_.ports.push_back(workers_.back().get());
+  }
+  for (Served& served : disks_) {
+    served.disk->connect(team_.ports);
+    served.keeper = std::make_unique<Keeper>(served.disk->shared_freezer());
+  }
+  std::atomic<unsigned> starting{config_.workers};
+  std::mutex mutex;
+  std::string failure;
+  for (auto& worker : workers_) {
+    threads_.emplace_back([&starting, &mutex, &failure, &worker = *worker] {
+      worker.serve([&](const char* failed) {
+        if (failed != nullptr) {
+          const std::lock_guard guard(mutex);
+          failure = failed;
+        }
+        starting.fetch_sub(1);
+        starting.notify_one();
+      });
+    });
+  }
+  for (unsigned left = starting.load(); left != 0; left = starting.load()) starting.wait(left);
+  if (!failure.empty()) return tl::unexpected(Error{EIO, "cannot start the workers: " + failure});
+  for (Served& served : disks_) {
+    call_on_workers([&disk = *served.disk](IoWorker& worker) { worker.add_disk(disk); });
+  }
+  return {};
+}
+
+Result<void> Daemon::start_control() {
+  auto control = Control::start(directory_->control_path(), tree_, *this, [this] {
+    control_gone_.store(true);
+    tell_main();
+  });
+  if (!control) return tl::unexpected(control.error());
+  control_ = std::move(*control);
+  return {};
+}
+
+/// Asks once for what `ls -l` wants to know, so that the kernel has the answers even when a disk
+/// stalls (docs/architecture.md "Connections and threads").
+void Daemon::ask_attributes() {
+  for (const Served& served : disks_) {
+    const char* path = served.disk->connection().path().c_str();
+    struct stat st {};
+    std::array<char, 16> value{};
+    if (lstat(path, &st) != 0) {
+      log(Level::warning, "{}: {}", path, std::strerror(errno));
+    }
+    // ENOSYS is remembered by the kernel: it never asks again.
+    [[maybe_unused]] ssize_t n =
+        lgetxattr(path, "security.capability", value.data(), value.size());
+    n = llistxattr(path, value.data(), value.size());
+  }
+}
+
+void Daemon::log_ready() {
+  for (Served& served : disks_) {
+    log(Level::info, "{}: {} bytes at {}, scheduler {}, transport dev", served.disk->name(),
+        served.disk->bytes(), served.disk->connection().path(),
+        served.disk->queue().scheduler());
+  }
+  log(Level::notice, "ready: {} disk{} in {}, {} worker{}", disks_.size(),
+      disks_.size() == 1 ? "" : "s", directory_->path(), workers_.size(),
+      workers_.size() == 1 ? "" : "s");
+  sd_notifyf(0, "READY=1\nSTATUS=Serving %zu disk%s in %s\nMAINPID=%lu", disks_.size(),
+             disks_.size() == 1 ? "" : "s", directory_->path().c_str(),
+             static_cast<unsigned long>(getpid()));
+}
+
+// --- Events -----------------------------------------------------------------------------------
+
+void Daemon::run(const std::string& disk, sysfs::Change change,
+                 std::unique_ptr<PendingStore> store) {
+  const std::lock_guard guard(disks_mutex_);
+  for (Served& served : disks_) {
+    if (served.disk->name() != disk || served.leaving) continue;
+    served.keeper->submit(std::move(change), std::move(store));
+    return;
+  }
+  store->finish(ENODEV);
+}
+
+void Daemon::call_on_workers(const std::function<void(IoWorker&)>& call) {
+  std::atomic<unsigned> left{static_cast<unsigned>(workers_.size())};
+  std::list<CallCommand> commands;
+  for (auto& worker : workers_) {
+    commands.emplace_back(call, team_, left);
+    worker->send(commands.back());
+  }
+  for (unsigned n = left.load(); n != 0; n = left.load()) left.wait(n);
+}
+
+void Daemon::tell_main() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(events_.get(), &one, sizeof(one));
+}
+
+/// Waits for an event or a signal, at most that long (-1: for ever). True: a signal to stop came.
+bool Daemon::wait(int milliseconds) {
+  std::array<pollfd, 2> fds{pollfd{signals_.get(), POLLIN, 0}, pollfd{events_.get(), POLLIN, 0}};
+  if (poll(fds.data(), fds.size(), milliseconds) <= 0) return false;
+  std::uint64_t count = 0;
+  [[maybe_unused]] ssize_t n = read(events_.get(), &count, sizeof(count));
+  signalfd_siginfo info{};
+  bool stop = false;
+  while (read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+    ++signals_seen_;
+    stop = true;
+  }
+  return stop;
+}
+
+int Daemon::serve() {
+  for (;;) {
+    const bool leaving = std::any_of(disks_.begin(), disks_.end(),
+                                     [](const Served& served) { return served.leaving; });
+    if (wait(leaving ? kLookMs : -1)) break;
+    note_gone();
+    finish_leaving();
+    if (disks_.empty()) {
+      log(Level::notice, "the last disk was unmounted");
+      break;
+    }
+    if (control_gone_.load() && !control_gone_said_) {
+      control_gone_said_ = true;
+      log(Level::warning, "{} was unmounted by somebody else; the disks go on without it",
+          directory_->control_path());
+    }
+  }
+  return stop();
+}
+
+/// Disks whose block file was unmounted by hand begin to leave.
+void Daemon::note_gone() {
+  for (Served& served : disks_) {
+    if (!served.disk->gone.load() || served.leaving) continue;
+    log(Level::notice, "{}: unmounted by somebody else, taken out", served.disk->name());
+    {
+      const std::lock_guard guard(disks_mutex_);
+      served.leaving = true;
+    }
+    served.mounted = false;
+    tree_.remove_disk(served.disk->name());
+    served.keeper->stop();
+  }
+}
+
+void Daemon::finish_leaving() {
+  for (auto it = disks_.begin(); it != disks_.end();) {
+    if (!it->leaving || it->disk->queue().inside() != 0) {
+      ++it;
+      continue;
+    }
+    Disk& disk = *it->disk;
+    call_on_workers([&disk](IoWorker& worker) { worker.remove_disk(disk); });
+    if (const int error = -disk.backing().flush_all(); error != 0) {
+      log(Level::error, "{}: the last flush failed: {}", disk.name(), std::strerror(error));
+    }
+    const std::string name = disk.name();
+    {
+      const std::lock_guard guard(disks_mutex_);
+      it = disks_.erase(it);
+    }
+    directory_->remove_disk_file(name);
+    log(Level::info, "{}: released", name);
+  }
+}
+
+// --- Stop -------------------------------------------------------------------------------------
+
+int Daemon::stop() {
+  log(Level::notice, "stopping");
+  sd_notify(0, "STOPPING=1\nSTATUS=Draining");
+  for (Served& served : disks_) served.keeper->stop();
+  unmount_disks();
+  if (!drain()) abandon();
+  stop_workers();
+  const int status = flush_backings();
+  control_->stop();
+  {
+    const std::lock_guard guard(disks_mutex_);
+    for (Served& served : disks_) tree_.remove_disk(served.disk->name());
+    disks_.clear();
+  }
+  directory_->remove_all_made();
+  log(Level::notice, "stopped");
+  return status;
+}
+
+/// Workers go on serving. A busy mount is tried again for a second, then taken out of sight.
+void Daemon::unmount_disks() {
+  const Clock::time_point until = Clock::now() + kBusyRetry;
+  for (Served& served : disks_) {
+    if (!served.mounted || served.disk->gone.load()) continue;
+    const std::string& path = served.disk->connection().path();
+    int error = unmount(path, false);
+    while (error == EBUSY && Clock::now() < until && signals_seen_ < 2) {
+      [[maybe_unused]] const bool again = wait(kLookMs);
+      error = unmount(path, false);
+    }
+    if (error == EBUSY) {
+      log(Level::warning, "{} is in use: unmounted lazily, its users get errors from now on", path);
+      error = unmount(path, true);
+      served.disk->freezer().close();
+    }
+    if (error != 0 && error != EINVAL) {
+      log(Level::error, "{}: cannot unmount: {}", path, std::strerror(error));
+    }
+    served.mounted = false;
+  }
+}
+
+/// False: it took too long, or a second signal came.
+bool Daemon::drain() {
+  const Clock::time_point until = Clock::now() + config_.stop_timeout;
+  for (;;) {
+    std::uint64_t inside = 0;
+    for (Served& served : disks_) inside += served.disk->queue().inside();
+    if (inside == 0) return true;
+    if (signals_seen_ >= 2 || Clock::now() >= until) {
+      log(Level::error, "{}: {} requests are answered with an error",
+          signals_seen_ >= 2 ? "told twice to stop" : "the disks did not drain in time", inside);
+      return false;
+    }
+    [[maybe_unused]] const bool again = wait(kLookMs);
+  }
+}
+
+/// Answers everything that is left with EIO and ends the process: its rings hold I/O that may never
+/// end, so nothing is destroyed.
+void Daemon::abandon() {
+  call_on_workers([](IoWorker& worker) { worker.front().fail_all(); });
+  control_->stop();
+  for (Served& served : disks_) directory_->remove_disk_file(served.disk->name());
+  directory_->remove_all_made();
+  _exit(kExitFailed);
+}
+
+int Daemon::flush_backings() {
+  int status = kExitStopped;
+  for (Served& served : disks_) {
+    const int error = -served.disk->backing().flush_all();
+    if (error == 0) continue;
+    log(Level::error, "{}: the last flush failed: {}", served.disk->name(), std::strerror(error));
+    status = kExitFailed;
+  }
+  return status;
+}
+
+void Daemon::stop_workers() {
+  if (threads_.empty()) return;
+  call_on_workers([](IoWorker& worker) { worker.stop(); });
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+}  // namespace elevd::daemon

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "disk.hpp"
+
+#include <algorithm>
+#include <ctime>
+
+namespace elevd::daemon {
+namespace {
+
+std::uint64_t next_sequence() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+std::string backing_text(const config::BackingSpec& spec) {
+  switch (spec.kind) {
+    case config::BackingSpec::Kind::ram:
+      return "ram:" + std::to_string(spec.bytes);
+    case config::BackingSpec::Kind::null:
+      return "null:" + std::to_string(spec.bytes);
+    case config::BackingSpec::Kind::path:
+      break;
+  }
+  return spec.path;
+}
+
+}  // namespace
+
+sched::Instant monotonic_now() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return {std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec};
+}
+
+sched::Limits limits_of(const Geometry& geometry) {
+  sched::Limits limits;
+  limits.logical_block = {geometry.logical_block};
+  limits.physical_block = {geometry.physical_block};
+  limits.io_min = {geometry.io_min};
+  limits.io_opt = {geometry.io_opt};
+  limits.rotational = geometry.rotational;
+  const sched::Sectors discard{geometry.discard ? geometry.discard_max_bytes / 512 : 0};
+  limits.max_discard = discard;
+  limits.max_hw_discard = discard;
+  limits.discard_granularity = {geometry.discard ? geometry.discard_granularity : 0};
+  limits.max_write_zeroes = {geometry.write_zeroes ? geometry.write_zeroes_max_bytes / 512 : 0};
+  return limits;
+}
+
+Disk::Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, unsigned workers)
+    : config_(config),
+      backing_(std::move(backing)),
+      queue_({limits_of(backing_->geometry()),
+              config.queue_depth.value_or(config::kDefaultQueueDepth), workers}),
+      write_memory_per_worker_(config.buffer_memory / workers) {
+  queue_.driver_data = this;
+  const Geometry& geometry = backing_->geometry();
+  facts_.name = config.name;
+  facts_.queue = &queue_;
+  facts_.now = monotonic_now;
+  facts_.sectors = geometry.bytes / 512;
+  facts_.read_only = geometry.read_only;
+  facts_.direct_io = geometry.direct;
+  facts_.sequence = next_sequence();
+  facts_.backing = backing_text(config.backing);
+  for (unsigned w = 0; w < workers; ++w) {
+    facts_.cpu_list += (w == 0 ? "" : ", ") + std::to_string(w);
+  }
+  facts_.read_ahead_kb = sysfs::default_read_ahead_kb(queue_.limits());
+}
+
+void Disk::connect(std::span<WorkerPort* const> ports) {
+  freezer_ = std::make_shared<Freezer>(queue_, ports);
+}
+
+void Disk::make_connection(std::string path) {
+  const Geometry& geometry = backing_->geometry();
+  connection_ = std::make_unique<DiskConnection>(
+      std::move(path), BlockFile{geometry.bytes, geometry.logical_block, geometry.read_only});
+}
+
+unsigned Disk::max_background() const {
+  // 16 bits on the wire. Waiters besides the requests, so that the elevator never starves.
+  const unsigned wanted =
+      2 * std::max({queue_.queue_depth(), queue_.nr_requests(), sched::kMaxSchedulerRequests});
+  return std::min(wanted, 32768U);
+}
+
+}  // namespace elevd::daemon

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Disk: everything of one configured disk: backing, request queue, connection, gates.
+//
+// Owns:       all of it.
+// Thread:     made and ended by the main thread; workers use the queue, the backing and the
+//             connection between add() and remove() of their fronts.
+// Invariants: backing and geometry do not change while the disk lives.
+// See also:   backing.hpp, sched/request_queue.hpp, disk_connection.hpp, keeper.hpp.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "backing.hpp"
+#include "config/config.hpp"
+#include "disk_connection.hpp"
+#include "freezer.hpp"
+#include "sched/request_queue.hpp"
+#include "sysfs/disk.hpp"
+
+namespace elevd::daemon {
+
+class Disk {
+ public:
+  Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, unsigned workers);
+
+  /// Needs the ports of all workers before anything can freeze it.
+  void connect(std::span<WorkerPort* const> ports);
+  /// Makes the connection object for the block file at `path`; it is mounted separately.
+  void make_connection(std::string path);
+
+  [[nodiscard]] const std::string& name() const { return config_.name; }
+  [[nodiscard]] const config::DiskConfig& config() const { return config_; }
+  [[nodiscard]] Backing& backing() { return *backing_; }
+  [[nodiscard]] sched::RequestQueue& queue() { return queue_; }
+  [[nodiscard]] DiskConnection& connection() { return *connection_; }
+  [[nodiscard]] bool has_connection() const { return connection_ != nullptr; }
+  [[nodiscard]] Freezer& freezer() { return *freezer_; }
+  [[nodiscard]] std::shared_ptr<Freezer> shared_freezer() { return freezer_; }
+  [[nodiscard]] sysfs::Disk& facts() { return facts_; }
+  [[nodiscard]] std::uint64_t bytes() const { return backing_->geometry().bytes; }
+
+  /// Bytes of WRITE payload that one worker may hold for this disk.
+  [[nodiscard]] std::uint64_t write_memory_per_worker() const { return write_memory_per_worker_; }
+  /// Most requests the kernel lets through at once: more than the elevator should ever see.
+  [[nodiscard]] unsigned max_background() const;
+
+  /// The connection was unmounted: set once, by the worker that noticed.
+  std::atomic<bool> gone{false};
+
+ private:
+  const config::DiskConfig config_;
+  std::unique_ptr<Backing> backing_;
+  sched::RequestQueue queue_;
+  std::uint64_t write_memory_per_worker_;
+  std::shared_ptr<Freezer> freezer_;
+  std::unique_ptr<DiskConnection> connection_;
+  sysfs::Disk facts_;
+};
+
+/// Limits of a disk on that backing, docs/spec/sysfs.md section 3 for what the backing leaves open.
+[[nodiscard]] sched::Limits limits_of(const Geometry& geometry);
+
+/// CLOCK_MONOTONIC.
+[[nodiscard]] sched::Instant monotonic_now();
+
+}  // namespace elevd::daemon

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Front: where the requests of callers come in and are answered; one per worker and transport.
+//
+// Owns:       the memory of its requests.
+// Thread:     its worker's, but for what says otherwise.
+// Invariants: every request it admits is answered once, by answer() or answer_elsewhere().
+// See also:   dev_front.hpp (over /dev/fuse). A second transport brings its own buffers: nothing
+//             outside a front knows where a payload buffer comes from.
+#pragma once
+
+#include <cstdint>
+
+#include "front_request.hpp"
+
+namespace elevd::daemon {
+
+class IoWorker;
+
+class Front {
+ public:
+  virtual ~Front() = default;
+
+  /// Serves a disk from now on / no more. REQUIRES for remove: none of its requests is inside.
+  virtual void add(Disk& disk) = 0;
+  virtual void remove(Disk& disk) = 0;
+
+  /// Something of this front happened on the ring, with the object it had named.
+  virtual void on_event(void* object, int result) = 0;
+
+  /// Takes what callers sent and submits it, at most kEntriesPerTurn a disk.
+  virtual void admit() = 0;
+
+  /// Whether nothing can be admitted until an event comes, which the ring was asked to report.
+  [[nodiscard]] virtual bool may_sleep() = 0;
+
+  /// Memory for a READ that this worker dispatches, for its whole widened length, page aligned;
+  /// null: none left now. put: it was not needed after all.
+  [[nodiscard]] virtual std::byte* take_read_buffer() = 0;
+  virtual void put_read_buffer(std::byte* memory) = 0;
+
+  /// Answers a finished request and takes it home. Called in the thread of the worker that
+  /// completed it, which on this transport may be any; `worker` is that one.
+  virtual void answer(FrontRequest& request, IoWorker& worker) = 0;
+
+  /// Answers everything not answered with EIO: the daemon is being ended by force.
+  virtual void fail_all() = 0;
+};
+
+}  // namespace elevd::daemon

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "keeper.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+namespace elevd::daemon {
+
+struct Keeper::Job {
+  sysfs::Change change;
+  std::unique_ptr<PendingStore> store;
+  std::atomic<bool> cancelled{false};
+};
+
+/// Shared with interrupt callbacks, which may outlive the keeper.
+struct Keeper::State {
+  std::shared_ptr<Freezer> freezer;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::shared_ptr<Job>> waiting;
+  std::shared_ptr<Job> running;
+  bool stopping = false;
+};
+
+Keeper::Keeper(std::shared_ptr<Freezer> freezer) : state_(std::make_shared<State>()) {
+  state_->freezer = std::move(freezer);
+  thread_ = std::thread([state = state_] { serve(*state); });
+}
+
+Keeper::~Keeper() { stop(); }
+
+namespace {
+
+bool refuses(sysfs::ChangeKind under_way, sysfs::ChangeKind coming) {
+  using sysfs::ChangeKind;
+  if (under_way == ChangeKind::limits || coming == ChangeKind::limits) return false;
+  return under_way == ChangeKind::depth || coming == ChangeKind::depth;
+}
+
+}  // namespace
+
+void Keeper::submit(sysfs::Change change, std::unique_ptr<PendingStore> store) {
+  auto job = std::make_shared<Job>();
+  job->change = std::move(change);
+  job->store = std::move(store);
+  int refusal = 0;
+  {
+    const std::lock_guard guard(state_->mutex);
+    const auto meets = [&job](const std::shared_ptr<Job>& other) {
+      return other && refuses(other->change.kind, job->change.kind);
+    };
+    if (state_->stopping) {
+      refusal = EINTR;
+    } else if (meets(state_->running) || std::any_of(state_->waiting.begin(), state_->waiting.end(), meets)) {
+      refusal = EBUSY;
+    } else {
+      state_->waiting.push_back(job);
+    }
+  }
+  if (refusal != 0) {
+    job->store->finish(refusal);
+    return;
+  }
+  job->store->on_interrupt([state = state_, weak = std::weak_ptr<Job>(job)] {
+    if (const std::shared_ptr<Job> interrupted = weak.lock()) interrupt(state, interrupted);
+  });
+  state_->changed.notify_one();
+}
+
+/// The caller wants to go: a change that waits is taken out, one that runs is told.
+void Keeper::interrupt(const std::shared_ptr<State>& state, const std::shared_ptr<Job>& job) {
+  bool waited = false;
+  {
+    const std::lock_guard guard(state->mutex);
+    waited = std::erase(state->waiting, job) != 0;
+    job->cancelled.store(true);
+  }
+  if (waited) {
+    job->store->finish(EINTR);
+  } else {
+    state->freezer->signal();
+  }
+}
+
+void Keeper::serve(State& state) {
+  std::unique_lock lock(state.mutex);
+  for (;;) {
+    state.changed.wait(lock, [&state] { return state.stopping || !state.waiting.empty(); });
+    if (state.stopping) break;
+    state.running = state.waiting.front();
+    state.waiting.pop_front();
+    lock.unlock();
+    carry_out(state, *state.running);
+    lock.lock();
+    state.running.reset();
+  }
+  const std::deque<std::shared_ptr<Job>> left = std::exchange(state.waiting, {});
+  lock.unlock();
+  for (const std::shared_ptr<Job>& job : left) job->store->finish(EINTR);
+}
+
+void Keeper::carry_out(State& state, Job& job) {
+  int error = EINTR;
+  if (state.freezer->freeze(job.cancelled)) {
+    error = job.change.apply();
+    state.freezer->thaw();
+  }
+  job.store->finish(error);
+}
+
+void Keeper::stop() {
+  {
+    const std::lock_guard guard(state_->mutex);
+    state_->stopping = true;
+    if (state_->running) state_->running->cancelled.store(true);
+  }
+  state_->changed.notify_one();
+  state_->freezer->signal();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace elevd::daemon
