@@ -7,7 +7,8 @@
 // Time:       none of their own; Disk::now where a row needs it.
 // Invariants: (1) the maker sets the mode, so mode and store cannot disagree;
 //             (2) what a store refuses changes nothing;
-//             (3) meaning (ranges that depend on the state of a queue) is checked before a Change is
+//             (3) meaning (ranges that depend on the state of a queue) is checked before a Change
+//             is
 //                 made, and whatever the change depends on is read again inside it.
 // See also:   tree.hpp, queue_attributes.cpp, disk_attributes.cpp.
 #pragma once

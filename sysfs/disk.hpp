@@ -2,7 +2,8 @@
 // Disk: what the attribute tables know about one disk.
 //
 // Owns:       the tunables that change nothing but what they show; the rest is in the queue.
-// Thread:     facts are set before the disk is added to a Tree and then constant; atomics are for any
+// Thread:     facts are set before the disk is added to a Tree and then constant; atomics are for
+// any
 //             thread.
 // Time:       `now` reads the clock that the queue's statistics are kept in.
 // Invariants: a Disk and its queue outlive their place in the Tree and every Change made from them.

@@ -92,8 +92,8 @@ std::span<const Attribute> disk_files() { return kDiskFiles; }
 
 std::span<const DirectoryTable> disk_directories() {
   static const DirectoryTable directories[] = {
-      {"", kDiskFiles},         {"elevd", kBackingFiles}, {"mq", {}},
-      {"mq/0", kHardwareQueueFiles}, {"queue", queue_files()},
+      {"", kDiskFiles},         {"elevd", kBackingFiles}, {"mq", {}}, {"mq/0", kHardwareQueueFiles},
+      {"queue", queue_files()},
   };
   return directories;
 }

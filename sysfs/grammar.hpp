@@ -4,7 +4,8 @@
 // Owns:       nothing.
 // Thread:     any; pure functions.
 // Time:       none.
-// Invariants: the whole text is taken or refused (NAME and PREFIX say what they ignore); `text` ends
+// Invariants: the whole text is taken or refused (NAME and PREFIX say what they ignore); `text`
+// ends
 //             where the first NUL was (file_rules.hpp).
 // See also:   docs/spec/sysfs.md section 2, whose names the functions carry.
 #pragma once

@@ -103,8 +103,8 @@ Outcome store_max_sectors_kb(Disk& disk, std::string_view text) {
   if (!kb) return Refused{kb.error()};
   if (*kb != 0 && *kb < kPageKb) return Refused{EINVAL};
   return change_limits(disk, [wanted = Sectors{std::uint64_t{*kb} * 2}](Limits& limits) {
-    limits.max_sectors = wanted.value == 0 ? default_max_sectors(limits)
-                                           : std::min(wanted, limits.max_hw_sectors);
+    limits.max_sectors =
+        wanted.value == 0 ? default_max_sectors(limits) : std::min(wanted, limits.max_hw_sectors);
   });
 }
 
@@ -273,8 +273,7 @@ constexpr Attribute kQueueFiles[] = {
         "rotational", [](Disk& disk) { return flag(disk.queue->limits().rotational); },
         store_rotational),
     read_write(
-        "rq_affinity", [](Disk& disk) { return line(disk.rq_affinity.load()); },
-        store_rq_affinity),
+        "rq_affinity", [](Disk& disk) { return line(disk.rq_affinity.load()); }, store_rq_affinity),
     read_write("scheduler", show_scheduler, store_scheduler),
     read_write(
         "stable_writes", [](Disk& disk) { return flag(disk.stable_writes); }, store_stable_writes),

@@ -198,8 +198,7 @@ Inode Tree::add_node(Inode parent, std::string_view name, Disk* disk, const Attr
   return inode;
 }
 
-void Tree::add_directories(Inode parent, Disk& disk,
-                           std::span<const DirectoryTable> directories) {
+void Tree::add_directories(Inode parent, Disk& disk, std::span<const DirectoryTable> directories) {
   const Inode top = add_node(parent, disk.name, &disk, nullptr);
   for (const DirectoryTable& table : directories) {
     Inode directory = top;

@@ -58,8 +58,8 @@ class Tree {
   [[nodiscard]] int add_disk(Disk& disk);
   /// Takes them away. No effect if there is no such disk.
   void remove_disk(std::string_view name);
-  /// Replaces the files of the directory `path` below block/NAME (say "queue/iosched"); the old ones
-  /// are gone, an empty table takes the directory away. `rows` must live as long as the Tree.
+  /// Replaces the files of the directory `path` below block/NAME (say "queue/iosched"); the old
+  /// ones are gone, an empty table takes the directory away. `rows` must live as long as the Tree.
   /// Returns 0, ENOENT (no such disk, or nothing to put it in) or ENOTDIR.
   [[nodiscard]] int set_directory(std::string_view disk, std::string_view path,
                                   std::span<const Attribute> rows);
