@@ -51,11 +51,15 @@ void Worker::resume_woken() {
 }
 
 void Worker::run_queues() {
-  for (unsigned n = 0; n < kEntriesPerTurn && !runs.empty(); ++n) {
-    QueueContext& context = runs.front();
-    runs.pop_front();
+  // A dispatcher that goes on in its next turn appends itself again: not for this turn.
+  RunList of_this_turn;
+  of_this_turn.swap(runs);
+  for (unsigned n = 0; n < kEntriesPerTurn && !of_this_turn.empty(); ++n) {
+    QueueContext& context = of_this_turn.front();
+    of_this_turn.pop_front();
     context.queue->run_noted(*this);
   }
+  runs.splice(runs.begin(), of_this_turn);
 }
 
 void Worker::take_mail(MailNode& node) {
