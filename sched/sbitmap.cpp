@@ -176,7 +176,8 @@ void Sbitmap::put(std::uint32_t bit, unsigned worker) {
   const std::uint64_t mask = std::uint64_t{1} << (bit & (bits_per_word() - 1));
   const std::uint64_t before = word.cleared.fetch_or(mask, std::memory_order_seq_cst);
   ELEVD_ASSERT((before & mask) == 0);
-  hints_[worker].bit.store(bit, std::memory_order_relaxed);
+  // Round robin is ascending whatever is freed.
+  if (!round_robin_) hints_[worker].bit.store(bit, std::memory_order_relaxed);
 }
 
 std::uint32_t Sbitmap::busy() const { return busy_within(kUnlimited); }

@@ -38,7 +38,8 @@ class Sbitmap {
   /// bit 0 of the mask. 0: none free.
   [[nodiscard]] std::uint64_t get_batch(unsigned worker, unsigned n, std::uint32_t& base);
 
-  /// Frees `bit`; it becomes the hint of `worker`, which allocated it. Sequentially consistent.
+  /// Frees `bit`; it becomes the hint of `worker`, which allocated it (not with round robin).
+  /// Sequentially consistent.
   void put(std::uint32_t bit, unsigned worker);
 
   /// Changes the depth; the word size stays. REQUIRES: depth <= capacity, nobody uses the map.
