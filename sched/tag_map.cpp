@@ -73,6 +73,13 @@ void TagMap::wake_less_limited(unsigned depth_class, BioList& woken) {
   }
 }
 
+/// The last woken bio has its tag: who parked behind it without a try counts on being woken if
+/// tags are left (invariant 3).
+void TagMap::wake_idle_tags(BioList& woken) {
+  if (woken_unserved_ != 0 || parked_.load(std::memory_order_seq_cst) == 0) return;
+  if (bitmap_.depth() - bitmap_.busy() >= wake_batch_) wake(wake_batch_, woken);
+}
+
 std::int32_t TagMap::get_or_park(Bio& bio, unsigned worker, DepthLimit limit, bool privileged,
                                  BioList& woken) {
   const LockGuard guard(wait_lock_);
@@ -96,6 +103,7 @@ std::int32_t TagMap::get_or_park(Bio& bio, unsigned worker, DepthLimit limit, bo
       queues_[park_index_].pop_back();
       waiting_.fetch_sub(count, std::memory_order_seq_cst);
       parked_.fetch_sub(count, std::memory_order_seq_cst);
+      if (was_woken) wake_idle_tags(woken);
       return tag;
     }
   }
@@ -108,9 +116,8 @@ void TagMap::served(Bio& bio, BioList& woken) {
   const LockGuard guard(wait_lock_);
   bio.flags = static_cast<BioFlags>(bio.flags & ~kBioWoken);
   waiting_.fetch_sub(one(bio.depth_class), std::memory_order_seq_cst);
-  if (--woken_unserved_ != 0 || parked_.load(std::memory_order_seq_cst) == 0) return;
-  // Who parked without a try counts on being woken (invariant 3).
-  if (bitmap_.depth() - bitmap_.busy() >= wake_batch_) wake(wake_batch_, woken);
+  --woken_unserved_;
+  wake_idle_tags(woken);
 }
 
 void TagMap::put(std::uint32_t tag, unsigned worker, BioList& woken) {

@@ -106,6 +106,7 @@ class TagMap {
 
   void wake(std::uint32_t most, BioList& woken) ELEVD_REQUIRES(wait_lock_);
   void wake_less_limited(unsigned depth_class, BioList& woken) ELEVD_REQUIRES(wait_lock_);
+  void wake_idle_tags(BioList& woken) ELEVD_REQUIRES(wait_lock_);
   void unpark(Bio& bio, BioList& woken) ELEVD_REQUIRES(wait_lock_);
 
   Sbitmap bitmap_;
