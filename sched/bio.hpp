@@ -83,10 +83,10 @@ struct Bio {
   [[nodiscard]] const Bio& root() const { return parent != nullptr ? *parent : *this; }
   /// "Synchronous and not a write": not throttled by async_depth (docs/spec/tags-and-depth.md 4).
   [[nodiscard]] bool is_sync_read() const { return op == Op::read; }
-  /// The first failure of any piece wins.
+  /// Notes a failure of this bio; on a piece, of the bio it was cut from. The first one wins.
   void fail(int error_number) {
     int none = 0;
-    error.compare_exchange_strong(none, error_number, std::memory_order_relaxed);
+    root().error.compare_exchange_strong(none, error_number, std::memory_order_relaxed);
   }
 };
 
