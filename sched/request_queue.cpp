@@ -119,6 +119,10 @@ void RequestQueue::place(Worker& worker, QueueContext& context, Bio& bio, bool r
   for (;;) {
     const Sectors piece = first_piece(limits_, bio.op, bio.start, bio.length);
     const bool cut = piece < bio.length;
+    if (cut && (bio.flags & kBioNoWait) != 0) [[unlikely]] {
+      finish(worker, bio, EAGAIN);  // docs/spec/plug-and-merge.md section 7
+      return;
+    }
     if (!cut && !resumed && merge(worker, context, bio)) return;
     resumed = false;
     Request* rq = allocate(worker, context, bio, privileged);
