@@ -15,6 +15,7 @@ namespace elevd::sched {
 
 }  // namespace elevd::sched
 
-#define ELEVD_ASSERT(expression)                                             \
-  (static_cast<bool>(expression) ? static_cast<void>(0)                      \
-                                 : ::elevd::sched::assertion_failed(#expression, __FILE__, __LINE__))
+#define ELEVD_ASSERT(expression) \
+  (static_cast<bool>(expression) \
+       ? static_cast<void>(0)    \
+       : ::elevd::sched::assertion_failed(#expression, __FILE__, __LINE__))

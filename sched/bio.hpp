@@ -90,13 +90,10 @@ struct Bio {
   }
 };
 
-using BioList =
-    bi::list<Bio, bi::member_hook<Bio, bi::list_member_hook<>, &Bio::link>,
-             bi::constant_time_size<false>>;
+using BioList = bi::list<Bio, bi::member_hook<Bio, bi::list_member_hook<>, &Bio::link>,
+                         bi::constant_time_size<false>>;
 
 /// The bio around a mail node of kind woken_bio or finished_bio.
-inline Bio& bio_of(MailNode& node) {
-  return *bi::get_parent_from_member(&node, &Bio::mail);
-}
+inline Bio& bio_of(MailNode& node) { return *bi::get_parent_from_member(&node, &Bio::mail); }
 
 }  // namespace elevd::sched

@@ -23,12 +23,12 @@
 namespace elevd::sched {
 
 using RequestFlags = std::uint16_t;
-inline constexpr RequestFlags kRqNoMerge = 1;    ///< nobody may join any more
-inline constexpr RequestFlags kRqFlushSeq = 2;   ///< steps through the flush machine
-inline constexpr RequestFlags kRqIoStat = 4;     ///< counted in stat
-inline constexpr RequestFlags kRqAtHead = 8;     ///< inserted at head
-inline constexpr RequestFlags kRqStarted = 16;   ///< given to the driver
-inline constexpr RequestFlags kRqFlush = 32;     ///< the FLUSH command of a flush machine
+inline constexpr RequestFlags kRqNoMerge = 1;      ///< nobody may join any more
+inline constexpr RequestFlags kRqFlushSeq = 2;     ///< steps through the flush machine
+inline constexpr RequestFlags kRqIoStat = 4;       ///< counted in stat
+inline constexpr RequestFlags kRqAtHead = 8;       ///< inserted at head
+inline constexpr RequestFlags kRqStarted = 16;     ///< given to the driver
+inline constexpr RequestFlags kRqFlush = 32;       ///< the FLUSH command of a flush machine
 inline constexpr RequestFlags kRqInElevator = 64;  ///< inserted into an elevator, not dispatched
 
 /// Steps of a request in the flush machine, docs/spec/plug-and-merge.md section 8.
@@ -54,9 +54,9 @@ struct Request {
   std::uint16_t issuing_worker = 0;
   int error = 0;  ///< errno of its completion
   std::uint64_t issuer = 0;
-  Instant allocated;  ///< start of its time in `stat`
-  Instant inserted;   ///< when the elevator got it
-  Instant issued;     ///< when the driver got it
+  Instant allocated;              ///< start of its time in `stat`
+  Instant inserted;               ///< when the elevator got it
+  Instant issued;                 ///< when the driver got it
   void* driver_data = nullptr;    ///< the driver's, while it has the request
   void* elevator_data = nullptr;  ///< the elevator's, from insert to finish
   std::uint64_t elevator_word = 0;

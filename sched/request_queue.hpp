@@ -175,8 +175,7 @@ class RequestQueue {
   void dispatch(Worker& worker, QueueContext& context);
   [[nodiscard]] unsigned pull_and_issue(Worker& worker, unsigned most);
   unsigned pull(Worker& worker, unsigned most, RequestList& batch) ELEVD_REQUIRES(lock_);
-  unsigned pull_software(unsigned most, bool one_by_one, RequestList& batch)
-      ELEVD_REQUIRES(lock_);
+  unsigned pull_software(unsigned most, bool one_by_one, RequestList& batch) ELEVD_REQUIRES(lock_);
   [[nodiscard]] bool take_hardware_tag(Worker& worker, Request& rq) ELEVD_REQUIRES(lock_);
   void start(Worker& worker, Request& rq);
   void not_started(Worker& worker, Request& rq);
@@ -197,8 +196,8 @@ class RequestQueue {
   std::unique_ptr<TagMap> hardware_tags_;
   std::unique_ptr<TagMap> sched_tags_;
 
-  mutable Lock lock_;  ///< the elevator lock
-  Limits limits_;      ///< written frozen and under lock_; read by entered bios
+  mutable Lock lock_;                   ///< the elevator lock
+  Limits limits_;                       ///< written frozen and under lock_; read by entered bios
   std::unique_ptr<Elevator> elevator_;  ///< replaced frozen and under lock_
   RequestList residual_ ELEVD_GUARDED_BY(lock_);
   FlushMachine flush_ ELEVD_GUARDED_BY(lock_);

@@ -59,15 +59,16 @@ class TagMap {
 
   /// Parks `bio` at the tail of the next wait queue, unless a try made then gives a tag, which is
   /// returned (-1: parked). A new bio makes no try while somebody waits before it; a privileged one
-  /// (it was woken, or has begun) always does, and if it was woken and fails adds to `woken` a less limited bio that may have more
-  /// luck. REQUIRES: the plug of the worker is empty.
+  /// (it was woken, or has begun) always does, and if it was woken and fails adds to `woken` a less
+  /// limited bio that may have more luck. REQUIRES: the plug of the worker is empty.
   [[nodiscard]] std::int32_t get_or_park(Bio& bio, unsigned worker, DepthLimit limit,
                                          bool privileged, BioList& woken);
 
   /// Says that a woken bio has its tag (clears kBioWoken); may add further bios to `woken`.
   void served(Bio& bio, BioList& woken);
 
-  /// Frees `tag`, which `worker` had taken; bios whose turn it is are unlinked and added to `woken`.
+  /// Frees `tag`, which `worker` had taken; bios whose turn it is are unlinked and added to
+  /// `woken`.
   void put(std::uint32_t tag, unsigned worker, BioList& woken);
 
   [[nodiscard]] Request& request(std::uint32_t tag) { return requests_[tag]; }

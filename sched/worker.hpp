@@ -32,15 +32,16 @@ inline constexpr unsigned kEntriesPerTurn = 64;
 class Driver {
  public:
   virtual ~Driver() = default;
-  /// How many requests may be issued now; 0: none, and run() is called on `queue` when that changes.
+  /// How many requests may be issued now; 0: none, and run() is called on `queue` when that
+  /// changes.
   [[nodiscard]] virtual unsigned budget(RequestQueue& queue) = 0;
   /// Takes `rq`, which is completed later by RequestQueue::complete (at once is allowed). False: no
   /// resource now; `rq` stays with the caller and run() is called on its queue when that changes.
   [[nodiscard]] virtual bool issue(Request& rq) = 0;
 };
 
-using RunList = bi::list<QueueContext, bi::base_hook<bi::list_base_hook<>>,
-                         bi::constant_time_size<false>>;
+using RunList =
+    bi::list<QueueContext, bi::base_hook<bi::list_base_hook<>>, bi::constant_time_size<false>>;
 
 class Worker {
  public:
@@ -81,11 +82,11 @@ class Worker {
 
   Instant now;
   Plug plug;
-  BioList finished;               ///< to be answered
-  BioList woken;                  ///< to go on
-  RunList runs;                   ///< to be run
-  std::uint64_t to_wake = 0;      ///< sleeping workers that got mail in this turn
-  std::optional<Instant> wake_at; ///< earliest timer of an elevator
+  BioList finished;                ///< to be answered
+  BioList woken;                   ///< to go on
+  RunList runs;                    ///< to be run
+  std::uint64_t to_wake = 0;       ///< sleeping workers that got mail in this turn
+  std::optional<Instant> wake_at;  ///< earliest timer of an elevator
   Mailbox mailbox;
   TraceSink* trace = nullptr;
 
