@@ -228,7 +228,15 @@ all_mounted() {  # DIR NAME...
   done
 }
 
-ready_or_dead() { gone "$elevd_pid" || all_mounted "$dir" "$@"; }
+served() {  # NAME...: mounted, and not by a daemon that was killed: those answer ENOTCONN
+  local name
+  all_mounted "$dir" "$@" || return 1
+  for name in "$@"; do
+    read -r _ 2>/dev/null <"$tree/$name/stat" || return 1
+  done
+}
+
+ready_or_dead() { gone "$elevd_pid" || served "$@"; }
 
 start_elevd() {  # elevd arguments without DIR; returns when every disk is mounted
   local names=() argument previous=
@@ -242,7 +250,7 @@ start_elevd() {  # elevd arguments without DIR; returns when every disk is mount
   elevd_pid=$!
   running+=("$elevd_pid")
   wait_for 30 ready_or_dead "${names[@]}" || die "elevd is not ready after 30 s: elevd $*"
-  all_mounted "$dir" "${names[@]}" || die "elevd ended at its start: elevd $*"
+  served "${names[@]}" || die "elevd ended at its start: elevd $*"
 }
 
 stop_elevd() {  # [SIGNAL [SECONDS]]: sets elevd_status; a daemon that does not end is a failure
