@@ -10,7 +10,7 @@ for entry in README.md CONTRIBUTING.md CHANGELOG.md LICENSE docs/architecture.md
   [[ -e $entry ]] || fail "missing: $entry"
 done
 while IFS= read -r file; do
-  if [[ $(head -c 2 "$file") == '#!' && ! -x $file ]]; then fail "$file has #! but no execute bit"; fi
+  if head -c 2 "$file" | grep -q '^#!' && [[ ! -x $file ]]; then fail "$file has #! but no execute bit"; fi
   size=$(stat -c %s "$file")
   ((size <= 262144)) || fail "$file has $size bytes"
 done < <(files)
