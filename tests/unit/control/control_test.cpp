@@ -62,7 +62,10 @@ class HoldingRunner final : public ChangeRunner {
   /// The next change, in order of arrival.
   Held take() {
     std::unique_lock lock(mutex_);
-    REQUIRE(arrived_.wait_for(lock, kLimit, [this] { return !held_.empty(); }));
+    if (!arrived_.wait_for(lock, kLimit, [this] { return !held_.empty(); })) {
+      at_once = true;  // so that nobody is left waiting
+      FAIL("no change arrived");
+    }
     Held first = std::move(held_.front());
     held_.pop_front();
     return first;
@@ -427,22 +430,26 @@ TEST_SUITE("control: stores that wait") {
     Mounted mounted;
     mounted.runner.at_once = false;
     const std::string path = mounted.queue_file("nr_requests");
-    Writer first(path, "64\n");
+    // Destroyed in the reverse order: the stores are answered before their writers are joined.
+    std::unique_ptr<Writer> first;
+    std::unique_ptr<Writer> second;
+    std::unique_ptr<Writer> third;
+    first = std::make_unique<Writer>(path, "64\n");
     HoldingRunner::Held held_first = mounted.runner.take();
-    Writer second(path, "32\n");
+    second = std::make_unique<Writer>(path, "32\n");
     HoldingRunner::Held held_second = mounted.runner.take();
-    Writer third(path, "16\n");
+    third = std::make_unique<Writer>(path, "16\n");
     HoldingRunner::Held held_third = mounted.runner.take();
     held_third.store->finish(EBUSY);
-    CHECK(third.result() == -EBUSY);
+    CHECK(third->result() == -EBUSY);
     held_second.store->finish(EBUSY);
-    CHECK(second.result() == -EBUSY);
-    CHECK(first.running());
+    CHECK(second->result() == -EBUSY);
+    CHECK(first->running());
     struct stat status {};
     REQUIRE(stat(path.c_str(), &status) == 0);
     CHECK(status.st_size == 4096);
     held_first.store->finish(held_first.change.apply());
-    CHECK(first.result() == 3);
+    CHECK(first->result() == 3);
     mounted.runner.at_once = true;
     CHECK(echo(path, "8") == 1);
     CHECK(contents(path) == "8\n");
