@@ -170,8 +170,12 @@ unsigned RequestQueue::pull_and_issue(Worker& worker, unsigned most) {
     not_started(worker, rq);
     note_busy(true);
     batch.push_front(rq);
+    give_back_hardware_tags(worker, batch);
     const LockGuard guard(lock_);
-    residual_.splice(residual_.end(), batch);
+    // Before what was not taken from there, behind a FLUSH that came meanwhile.
+    auto at = residual_.begin();
+    if (at != residual_.end() && (at->flags & kRqFlush) != 0) ++at;
+    residual_.splice(at, batch);
     residual_mark_.store(true, std::memory_order_seq_cst);
     return 0;  // the driver runs the queue again when it can take more
   }
@@ -246,6 +250,18 @@ bool RequestQueue::take_hardware_tag(Worker& worker, Request& rq) {
   restart_.store(true, std::memory_order_seq_cst);
   rq.tag = hardware_tags_->try_get(worker.index(), Sbitmap::kUnlimited);
   return rq.tag >= 0;
+}
+
+/// Refused requests keep no hardware tag while they wait: a FLUSH that goes before them needs one.
+/// Nothing is restarted by that, the driver runs the queue when it has room. Without a scheduler
+/// the tag is the request's own.
+void RequestQueue::give_back_hardware_tags(Worker& worker, RequestList& batch) {
+  if (!elevator_) return;
+  BioList nobody;  // waits in this map while there is a scheduler
+  for (Request& rq : batch) {
+    hardware_tags_->put(static_cast<std::uint32_t>(rq.tag), worker.index(), nobody);
+    rq.tag = -1;
+  }
 }
 
 void RequestQueue::start(Worker& worker, Request& rq) {
