@@ -314,6 +314,18 @@ TEST_SUITE("elevator") {
     CHECK(fifo.bench.issued() == "R1000+8 R2000+8 R3000+8");
   }
 
+  TEST_CASE("refused requests keep no hardware tag: a FLUSH before them needs one") {
+    FifoBench fifo;
+    fifo.bench.driver().refuse = 1;
+    fifo.bench.burst(series('W', 0, 8, 100, 4));
+    CHECK(fifo.bench.queue().hardware_tags().bitmap().busy() == 0);
+    fifo.bench.driver().refuse = 1;
+    fifo.bench.burst("F");
+    fifo.bench.lift_refusals();
+    fifo.bench.settle();
+    CHECK(fifo.bench.issued() == "F W0+8 W100+8 W200+8");
+  }
+
   TEST_CASE("no room: nothing is pulled out of the elevator") {
     FifoBench fifo;
     fifo.bench.driver().slots = 0;

@@ -110,6 +110,21 @@ TEST_SUITE("none") {
     }
   }
 
+  TEST_CASE("what is refused again goes before what was left in the residual list") {
+    Bench bench;
+    bench.driver().refuse =
+        2;  // issued directly, and by the run that follows: all four are residual
+    bench.burst("R1000 R2000 R3000 R4000");
+    bench.lift_refusals();
+    bench.driver().slots = 2;
+    bench.driver().refuse = 1;
+    bench.settle();
+    CHECK(bench.issued() == "");
+    bench.lift_refusals();
+    bench.settle();
+    CHECK(bench.issued() == "R1000+8 R2000+8 R3000+8 R4000+8");
+  }
+
   TEST_CASE("the busy mark saturates at 9 and is gone after successes") {
     Bench bench;
     bench.driver().refuse = 1000;
