@@ -28,6 +28,8 @@ constexpr unsigned kMinOperations = 64;
 constexpr unsigned kMaxOperations = 32768;
 constexpr std::chrono::milliseconds kBusyRetry{1000};
 constexpr int kLookMs = 10;  // how often a stop looks whether something is over
+constexpr int kRangeLookMs = 1000;
+constexpr sched::Duration kRangeModeTime{10'000'000'000};
 
 using Clock = std::chrono::steady_clock;
 
@@ -196,6 +198,9 @@ Result<void> Daemon::start_workers() {
   for (Served& served : disks_) {
     served.disk->connect(team_.ports);
     served.keeper = std::make_unique<Keeper>(served.disk->shared_freezer());
+    served.disk->turn_on_ranges = [this, &served] {
+      served.keeper->post([this, &disk = *served.disk] { turn_on_ranges(disk); });
+    };
   }
   std::atomic<unsigned> starting{config_.workers};
   std::mutex mutex;
@@ -241,8 +246,7 @@ void Daemon::ask_attributes() {
       log(Level::warning, "{}: {}", path, std::strerror(errno));
     }
     // ENOSYS is remembered by the kernel: it never asks again.
-    [[maybe_unused]] ssize_t n =
-        lgetxattr(path, "security.capability", value.data(), value.size());
+    [[maybe_unused]] ssize_t n = lgetxattr(path, "security.capability", value.data(), value.size());
     n = llistxattr(path, value.data(), value.size());
   }
 }
@@ -250,8 +254,7 @@ void Daemon::ask_attributes() {
 void Daemon::log_ready() {
   for (Served& served : disks_) {
     log(Level::info, "{}: {} bytes at {}, scheduler {}, transport dev", served.disk->name(),
-        served.disk->bytes(), served.disk->connection().path(),
-        served.disk->queue().scheduler());
+        served.disk->bytes(), served.disk->connection().path(), served.disk->queue().scheduler());
   }
   log(Level::notice, "ready: {} disk{} in {}, {} worker{}", disks_.size(),
       disks_.size() == 1 ? "" : "s", directory_->path(), workers_.size(),
@@ -308,7 +311,7 @@ int Daemon::serve() {
   for (;;) {
     const bool leaving = std::any_of(disks_.begin(), disks_.end(),
                                      [](const Served& served) { return served.leaving; });
-    if (wait(leaving ? kLookMs : -1)) break;
+    if (wait(leaving ? kLookMs : turn_off_ranges())) break;
     note_gone();
     finish_leaving();
     if (disks_.empty()) {
@@ -335,17 +338,18 @@ void Daemon::note_gone() {
     }
     served.mounted = false;
     tree_.remove_disk(served.disk->name());
-    served.keeper->stop();
+    served.keeper->cancel_changes();
   }
 }
 
 void Daemon::finish_leaving() {
   for (auto it = disks_.begin(); it != disks_.end();) {
-    if (!it->leaving || it->disk->queue().inside() != 0) {
+    if (!it->leaving || it->disk->queue().inside() + it->disk->unaligned() != 0) {
       ++it;
       continue;
     }
     Disk& disk = *it->disk;
+    it->keeper->stop();
     call_on_workers([&disk](IoWorker& worker) { worker.remove_disk(disk); });
     if (const int error = -disk.backing().flush_all(); error != 0) {
       log(Level::error, "{}: the last flush failed: {}", disk.name(), std::strerror(error));
@@ -360,14 +364,63 @@ void Daemon::finish_leaving() {
   }
 }
 
+// --- Range mode (docs/architecture.md "Concurrency rules", rule 14)
+// -------------------------------
+
+/// By the keeper. First every new write takes its range; when those without one are done, unaligned
+/// writes may begin.
+void Daemon::turn_on_ranges(Disk& disk) {
+  static const std::atomic<bool> never{false};
+  log(Level::debug, "{}: unaligned writes: range mode on", disk.name());
+  call_on_workers([&disk](IoWorker& worker) { worker.front().set_range_mode(disk, true, false); });
+  [[maybe_unused]] const bool frozen = disk.freezer().freeze(never);
+  disk.freezer().thaw();
+  call_on_workers([&disk](IoWorker& worker) { worker.front().set_range_mode(disk, true, true); });
+  disk.range_mode_wanted.store(false);
+  disk.range_mode.store(Disk::RangeMode::on);
+}
+
+/// Posts the end of range mode where it was not needed for a while; how long to wait until the next
+/// look, in milliseconds, -1: for ever.
+int Daemon::turn_off_ranges() {
+  int milliseconds = -1;
+  for (Served& served : disks_) {
+    Disk& disk = *served.disk;
+    if (disk.range_mode.load() == Disk::RangeMode::off) continue;
+    milliseconds = kRangeLookMs;
+    const bool quiet = monotonic_now() - disk.last_unaligned() > kRangeModeTime;
+    Disk::RangeMode on = Disk::RangeMode::on;
+    if (!quiet || !disk.range_mode.compare_exchange_strong(on, Disk::RangeMode::changing)) continue;
+    served.keeper->post([this, &disk] { turn_off_ranges(disk); });
+  }
+  return milliseconds;
+}
+
+/// By the keeper. No unaligned write begins any more; if none is under way, the others need no
+/// ranges. Those that came meanwhile turn it on again.
+void Daemon::turn_off_ranges(Disk& disk) {
+  call_on_workers([&disk](IoWorker& worker) { worker.front().set_range_mode(disk, true, false); });
+  if (disk.unaligned() != 0) {
+    call_on_workers([&disk](IoWorker& worker) { worker.front().set_range_mode(disk, true, true); });
+    disk.range_mode.store(Disk::RangeMode::on);
+    return;
+  }
+  call_on_workers([&disk](IoWorker& worker) { worker.front().set_range_mode(disk, false, false); });
+  log(Level::debug, "{}: range mode off", disk.name());
+  disk.range_mode.store(Disk::RangeMode::off);
+  if (disk.range_mode_wanted.load()) disk.want_range_mode();
+}
+
 // --- Stop -------------------------------------------------------------------------------------
 
 int Daemon::stop() {
   log(Level::notice, "stopping");
   sd_notify(0, "STOPPING=1\nSTATUS=Draining");
-  for (Served& served : disks_) served.keeper->stop();
+  for (Served& served : disks_) served.keeper->cancel_changes();
   unmount_disks();
   if (!drain()) abandon();
+  for (Served& served : disks_) served.keeper->stop();
+  call_on_workers([](IoWorker& worker) { worker.front().fail_all(); });
   stop_workers();
   const int status = flush_backings();
   control_->stop();
@@ -395,7 +448,8 @@ void Daemon::unmount_disks() {
     if (error == EBUSY) {
       log(Level::warning, "{} is in use: unmounted lazily, its users get errors from now on", path);
       error = unmount(path, true);
-      served.disk->freezer().close();
+      call_on_workers(
+          [&disk = *served.disk](IoWorker& worker) { worker.front().stop_admitting(disk); });
     }
     if (error != 0 && error != EINVAL) {
       log(Level::error, "{}: cannot unmount: {}", path, std::strerror(error));
@@ -409,7 +463,8 @@ bool Daemon::drain() {
   const Clock::time_point until = Clock::now() + config_.stop_timeout;
   for (;;) {
     std::uint64_t inside = 0;
-    for (Served& served : disks_) inside += served.disk->queue().inside();
+    for (Served& served : disks_)
+      inside += served.disk->queue().inside() + served.disk->unaligned();
     if (inside == 0) return true;
     if (signals_seen_ >= 2 || Clock::now() >= until) {
       log(Level::error, "{}: {} requests are answered with an error",

@@ -64,6 +64,9 @@ class Daemon : public ChangeRunner {
   [[nodiscard]] bool wait(int milliseconds);
   void note_gone();
   void finish_leaving();
+  void turn_on_ranges(Disk& disk);
+  [[nodiscard]] int turn_off_ranges();
+  void turn_off_ranges(Disk& disk);
   [[nodiscard]] int stop();
   void unmount_disks();
   [[nodiscard]] bool drain();
@@ -79,8 +82,8 @@ class Daemon : public ChangeRunner {
   std::vector<std::unique_ptr<IoWorker>> workers_;
   std::vector<std::thread> threads_;
   std::unique_ptr<Control> control_;
-  Descriptor signals_;   ///< a signalfd
-  Descriptor events_;    ///< an eventfd: something for the main thread
+  Descriptor signals_;  ///< a signalfd
+  Descriptor events_;   ///< an eventfd: something for the main thread
   int signals_seen_ = 0;
   std::atomic<bool> control_gone_{false};
   bool control_gone_said_ = false;

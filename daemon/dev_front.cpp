@@ -40,14 +40,14 @@ const fuse_in_header& header_of(const std::byte* message) {
 
 }  // namespace
 
-DevFront::DevFront(IoWorker& worker) : worker_(worker), buffers_(kBuffers, worker.worker().index()), requests_(kRequests) {}
+DevFront::DevFront(IoWorker& worker)
+    : worker_(worker), buffers_(kBuffers, worker.worker().index()), requests_(kRequests) {}
 
 void DevFront::add(Disk& disk) {
-  Share share;
+  Share& share = shares_.emplace_back();
   share.front = this;
   share.disk = &disk;
   share.fd = disk.connection().fd();
-  shares_.push_back(share);
 }
 
 void DevFront::remove(Disk& disk) {
@@ -86,16 +86,20 @@ bool DevFront::has_memory(const Share& share) const {
 
 void DevFront::admit() {
   collect_home();
+  if (!ready_.empty()) [[unlikely]] {
+    go_on();
+  }
   for (Share& share : shares_) {
-    if (share.readable) read_requests(share);
+    if (share.readable && share.admitting) read_requests(share);
   }
 }
 
 bool DevFront::may_sleep() {
   collect_home();
   if (worker_.is_starved() && !buffers_.wait()) return false;
+  if (!ready_.empty() && (buffers_.available() != 0 || !buffers_.wait())) return false;
   for (Share& share : shares_) {
-    if (!share.readable) continue;
+    if (!share.readable || !share.admitting) continue;
     if (has_memory(share)) return false;
     // Some of it may come home from another worker, which must then wake this one.
     if (!requests_.home().wait() || !buffers_.wait()) return false;
@@ -153,6 +157,10 @@ FrontRequest& DevFront::begin(Share& share, const std::byte* message) {
   request->front = this;
   request->unique = header.unique;
   request->opcode = header.opcode;
+  request->stage = Stage::plain;
+  request->unaligned = false;
+  request->durable = false;
+  request->holds_range = false;
   request->buffer = nullptr;
   request->memory.store(nullptr, std::memory_order_relaxed);
   request->view.store(nullptr, std::memory_order_relaxed);
@@ -162,15 +170,11 @@ FrontRequest& DevFront::begin(Share& share, const std::byte* message) {
   return *request;
 }
 
-/// Widens the byte range to whole blocks and submits.
-void DevFront::submit(FrontRequest& request, std::uint64_t offset, std::uint64_t length) {
-  const std::uint64_t block = request.disk->backing().geometry().logical_block;
-  const std::uint64_t start = offset / block * block;
-  const std::uint64_t end = (offset + length + block - 1) / block * block;
-  request.offset = offset;
-  request.length = length;
-  request.bio.start = {start / sched::kSectorBytes};
-  request.bio.length = {(end - start) / sched::kSectorBytes};
+/// Submits the whole blocks that the byte range lies in.
+void DevFront::submit_widened(FrontRequest& request) {
+  const ByteRange range = request.widened(request.disk->backing().geometry().logical_block);
+  request.bio.start = {range.from / sched::kSectorBytes};
+  request.bio.length = {(range.to - range.from) / sched::kSectorBytes};
   request.disk->queue().submit(worker_.worker(), request.bio);
 }
 
@@ -183,7 +187,9 @@ void DevFront::take_read(Share& share, std::byte* message) {
   }
   FrontRequest& request = begin(share, message);
   request.bio.op = sched::Op::read;
-  submit(request, in.offset, std::min<std::uint64_t>(in.size, size - in.offset));
+  request.offset = in.offset;
+  request.length = std::min<std::uint64_t>(in.size, size - in.offset);
+  submit_widened(request);
 }
 
 /// The payload stays where it was read to; the buffer goes with the request.
@@ -199,22 +205,28 @@ void DevFront::take_write(Share& share, std::byte* message) {
   int error = 0;
   if (geometry.read_only) error = EROFS;
   if (in.offset >= geometry.bytes) error = ENOSPC;
-  const std::uint64_t length = std::min<std::uint64_t>(in.size, geometry.bytes - in.offset);
-  if (error == 0 && ((in.offset | length) % geometry.direct_alignment) != 0) error = EINVAL;
   if (error != 0) {
     reply(share.fd, unique, error, nullptr, 0);
     return;
   }
   FrontRequest& request = begin(share, message);
+  request.opcode = FUSE_WRITE;
   request.bio.op = sched::Op::write;
   // The kernel sends no FSYNC after a direct write that was to be durable.
-  if ((in.flags & O_DSYNC) != 0) request.bio.flags |= sched::kBioFua;
+  request.durable = (in.flags & O_DSYNC) != 0;
   request.buffer = receive_;
   receive_ = nullptr;
-  share.held += length;
+  request.offset = in.offset;
+  request.length = std::min<std::uint64_t>(in.size, geometry.bytes - in.offset);
+  share.held += request.length;
   request.memory.store(message + kWriteHeader - in.offset % geometry.logical_block,
                        std::memory_order_relaxed);
-  submit(request, in.offset, length);
+  request.unaligned =
+      geometry.direct && ((request.offset | request.length) % geometry.logical_block) != 0;
+  if (request.unaligned) [[unlikely]] {
+    share.disk->unaligned_begins(worker_.worker().now);
+  }
+  start_write(share, request);
 }
 
 void DevFront::take_fsync(Share& share, std::byte* message) {
@@ -249,7 +261,9 @@ void DevFront::take_fallocate(Share& share, std::byte* message) {
   }
   FrontRequest& request = begin(share, message);
   request.bio.op = punch ? sched::Op::discard : sched::Op::write_zeroes;
-  submit(request, in.offset, std::min(in.length, geometry.bytes - in.offset));
+  request.offset = in.offset;
+  request.length = std::min(in.length, geometry.bytes - in.offset);
+  start_write(share, request);
 }
 
 void DevFront::take_lseek(Share& share, std::byte* message) {
@@ -269,15 +283,14 @@ void DevFront::reply(int fd, std::uint64_t unique, int error, const void* body, 
   header.unique = unique;
   header.error = -error;
   header.len = static_cast<std::uint32_t>(sizeof(header) + bytes);
-  std::array<iovec, 2> parts{iovec{&header, sizeof(header)},
-                             iovec{const_cast<void*>(body), bytes}};
+  std::array<iovec, 2> parts{iovec{&header, sizeof(header)}, iovec{const_cast<void*>(body), bytes}};
   ssize_t written = 0;
   do {
     written = writev(fd, parts.data(), bytes != 0 ? 2 : 1);
   } while (written < 0 && errno == EINTR);
   if (written < 0 && errno != ENOENT && errno != ENODEV) {
-    log_once_per("reply", std::chrono::seconds(10), Level::error, "the kernel refused an answer: {}",
-                 std::strerror(errno));
+    log_once_per("reply", std::chrono::seconds(10), Level::error,
+                 "the kernel refused an answer: {}", std::strerror(errno));
   }
 }
 
@@ -289,6 +302,10 @@ std::byte* DevFront::take_read_buffer() {
 void DevFront::put_read_buffer(std::byte* memory) { buffers_.put(memory - kPage); }
 
 void DevFront::answer(FrontRequest& request, IoWorker& worker) {
+  if (request.stage == Stage::head || request.stage == Stage::tail) [[unlikely]] {
+    to_owner(request, worker);
+    return;
+  }
   const int fd = request.disk->connection().fd();
   const int error = request.bio.error.load(std::memory_order_relaxed);
   if (error != 0) {
@@ -302,8 +319,14 @@ void DevFront::answer(FrontRequest& request, IoWorker& worker) {
   } else {
     reply(fd, request.unique, 0, nullptr, 0);
   }
+  if (request.holds_range) [[unlikely]] {
+    release_range(request, worker);
+  }
   std::byte* memory = request.memory.load(std::memory_order_relaxed);
   if (request.opcode == FUSE_READ && memory != nullptr) send_buffer_home(memory - kPage, worker);
+  if (request.unaligned) [[unlikely]] {
+    request.disk->unaligned_ends();
+  }
   if (&worker == &worker_) {
     release(request);
   } else if (requests_.home().push(request)) {
@@ -338,9 +361,17 @@ void DevFront::collect_home() {
   FrontRequest* request = requests_.home().take_all();
   while (request != nullptr) {
     FrontRequest* next = request->next_free;
-    release(*request);
+    if (request->stage == Stage::plain) {
+      release(*request);
+    } else {
+      ready_.push_back(request->bio);
+    }
     request = next;
   }
+}
+
+void DevFront::stop_admitting(Disk& disk) {
+  if (Share* share = share_of(disk); share != nullptr) share->admitting = false;
 }
 
 void DevFront::fail_all() {

@@ -32,6 +32,8 @@ class DevFront : public Front {
   std::byte* take_read_buffer() override;
   void put_read_buffer(std::byte* memory) override;
   void answer(FrontRequest& request, IoWorker& worker) override;
+  void set_range_mode(Disk& disk, bool take, bool ready) override;
+  void stop_admitting(Disk& disk) override;
   void fail_all() override;
 
  private:
@@ -43,11 +45,25 @@ class DevFront : public Front {
     bool readable = true;  ///< not known to be empty
     bool armed = false;    ///< a poll is out
     bool removed = false;  ///< kept only until its poll has come back
-    std::uint64_t held = 0;  ///< bytes of WRITE payload
+    bool admitting = true;
+    bool take_ranges = false;   ///< every write takes its range
+    bool ranges_ready = false;  ///< unaligned writes may begin
+    std::uint64_t held = 0;     ///< bytes of WRITE payload
+    sched::BioList unaligned;   ///< writes that wait for range mode
   };
 
   [[nodiscard]] bool has_memory(const Share& share) const;
   void collect_home();
+  [[nodiscard]] Share* share_of(const Disk& disk);
+  void start_write(Share& share, FrontRequest& request);
+  void proceed(FrontRequest& request);
+  void begin_unaligned(FrontRequest& request);
+  void read_edge(FrontRequest& request, Stage stage, std::uint64_t at);
+  void go_on();
+  void edge_read(FrontRequest& request);
+  void submit_widened(FrontRequest& request);
+  void to_owner(FrontRequest& request, IoWorker& worker);
+  void release_range(FrontRequest& request, IoWorker& worker);
   void release(FrontRequest& request);
   void send_buffer_home(std::byte* buffer, IoWorker& worker);
   void read_requests(Share& share);
@@ -58,7 +74,6 @@ class DevFront : public Front {
   void take_fallocate(Share& share, std::byte* message);
   void take_lseek(Share& share, std::byte* message);
   FrontRequest& begin(Share& share, const std::byte* message);
-  void submit(FrontRequest& request, std::uint64_t offset, std::uint64_t length);
   void reply(int fd, std::uint64_t unique, int error, const void* body, std::size_t bytes);
   void arm(Share& share);
 
@@ -66,6 +81,7 @@ class DevFront : public Front {
   BufferPool buffers_;
   RequestPool requests_;
   std::byte* receive_ = nullptr;  ///< the buffer that the next request is read into
+  sched::BioList ready_;          ///< requests that go on in the next admit()
   std::list<Share> shares_;       ///< addresses are stable: polls point at them
 };
 

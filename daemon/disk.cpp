@@ -79,6 +79,12 @@ void Disk::make_connection(std::string path) {
       std::move(path), BlockFile{geometry.bytes, geometry.logical_block, geometry.read_only});
 }
 
+void Disk::want_range_mode() {
+  range_mode_wanted.store(true);
+  RangeMode off = RangeMode::off;
+  if (range_mode.compare_exchange_strong(off, RangeMode::changing)) turn_on_ranges();
+}
+
 unsigned Disk::max_background() const {
   // 16 bits on the wire. Waiters besides the requests, so that the elevator never starves.
   const unsigned wanted =

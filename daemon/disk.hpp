@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@
 #include "config/config.hpp"
 #include "disk_connection.hpp"
 #include "freezer.hpp"
+#include "range_table.hpp"
 #include "sched/request_queue.hpp"
 #include "sysfs/disk.hpp"
 
@@ -48,6 +50,24 @@ class Disk {
   /// Most requests the kernel lets through at once: more than the elevator should ever see.
   [[nodiscard]] unsigned max_background() const;
 
+  // Range mode (docs/architecture.md "Concurrency rules", rule 14).
+  [[nodiscard]] RangeTable& ranges() { return ranges_; }
+  /// By a worker: an unaligned write came in, or was answered.
+  void unaligned_begins(sched::Instant now) {
+    unaligned_.fetch_add(1, std::memory_order_seq_cst);
+    last_unaligned_ns_.store(now.ns, std::memory_order_relaxed);
+  }
+  void unaligned_ends() { unaligned_.fetch_sub(1, std::memory_order_seq_cst); }
+  /// Unaligned writes not answered.
+  [[nodiscard]] std::uint32_t unaligned() const { return unaligned_.load(); }
+  [[nodiscard]] sched::Instant last_unaligned() const { return {last_unaligned_ns_.load()}; }
+  /// By a worker that cannot go on without it; calls `turn_on_ranges` unless that is under way.
+  void want_range_mode();
+  enum class RangeMode : std::uint8_t { off, changing, on };
+  std::atomic<RangeMode> range_mode{RangeMode::off};
+  std::atomic<bool> range_mode_wanted{false};
+  std::function<void()> turn_on_ranges;  ///< set before workers know the disk
+
   /// The connection was unmounted: set once, by the worker that noticed.
   std::atomic<bool> gone{false};
 
@@ -59,6 +79,9 @@ class Disk {
   std::shared_ptr<Freezer> freezer_;
   std::unique_ptr<DiskConnection> connection_;
   sysfs::Disk facts_;
+  RangeTable ranges_;
+  std::atomic<std::uint32_t> unaligned_{0};
+  std::atomic<std::int64_t> last_unaligned_ns_{0};
 };
 
 /// Limits of a disk on that backing, docs/spec/sysfs.md section 3 for what the backing leaves open.

@@ -62,7 +62,8 @@ struct DiskOperations {
     conn->time_gran = 1;
     // Splicing and write-back caching hide the issuer and the alignment; the kernel does the locks.
     constexpr unsigned kOff = FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_SPLICE_READ |
-                              FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS;
+                              FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_POSIX_LOCKS |
+                              FUSE_CAP_FLOCK_LOCKS;
     constexpr unsigned kOn = FUSE_CAP_ASYNC_DIO | FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS |
                              FUSE_CAP_ATOMIC_O_TRUNC;
     conn->want = (conn->want | (kOn & conn->capable)) & ~kOff;

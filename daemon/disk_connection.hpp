@@ -59,7 +59,7 @@ class DiskConnection {
   int fd_ = -1;
   unsigned max_background_ = 0;
   std::uint32_t offered_flags_ = 0;  ///< flags of the INIT request
-  bool offers_mmap_ = false;  ///< the kernel can do shared mappings beside direct I/O
+  bool offers_mmap_ = false;         ///< the kernel can do shared mappings beside direct I/O
   std::atomic<bool> init_answered_{false};
   std::atomic<std::uint32_t> mode_;
   std::atomic<std::uint32_t> uid_;

@@ -42,6 +42,13 @@ class Front {
   /// completed it, which on this transport may be any; `worker` is that one.
   virtual void answer(FrontRequest& request, IoWorker& worker) = 0;
 
+  /// Range mode of a disk (docs/architecture.md, rule 14). `take`: every write takes its range;
+  /// `ready`: and unaligned ones may begin, since no write without a range is left.
+  virtual void set_range_mode(Disk& disk, bool take, bool ready) = 0;
+
+  /// Reads nothing more from a disk's connection; what was read is served.
+  virtual void stop_admitting(Disk& disk) = 0;
+
   /// Answers everything not answered with EIO: the daemon is being ended by force.
   virtual void fail_all() = 0;
 };

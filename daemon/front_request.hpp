@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "range_table.hpp"
 #include "sched/bio.hpp"
 
 namespace elevd::daemon {
@@ -24,20 +25,44 @@ namespace elevd::daemon {
 class Disk;
 class Front;
 
+/// What a front request does next when it comes back to its owner.
+enum class Stage : std::uint8_t {
+  plain,    ///< its answer, and then it is free
+  granted,  ///< it has its range and may be submitted
+  head,     ///< the first block of an unaligned write is being read
+  tail,     ///< the last one is
+};
+
+struct ByteRange {
+  std::uint64_t from = 0;
+  std::uint64_t to = 0;
+  [[nodiscard]] std::uint64_t length() const { return to > from ? to - from : 0; }
+};
+
 struct FrontRequest {
   sched::Bio bio;
-  Disk* disk = nullptr;         ///< null: free
-  Front* front = nullptr;       ///< where it came in, and where it goes home to
-  std::uint64_t unique = 0;     ///< number of the kernel's request
-  std::uint64_t offset = 0;     ///< bytes, as asked
-  std::uint64_t length = 0;     ///< bytes, clipped at the end of the disk
-  std::uint32_t opcode = 0;     ///< FUSE opcode, tells the form of the answer
-  std::byte* buffer = nullptr;  ///< WRITE: the buffer its message is in
+  Disk* disk = nullptr;      ///< null: free
+  Front* front = nullptr;    ///< where it came in, and where it goes home to
+  std::uint64_t unique = 0;  ///< number of the kernel's request
+  std::uint64_t offset = 0;  ///< bytes, as asked
+  std::uint64_t length = 0;  ///< bytes, clipped at the end of the disk
+  std::uint32_t opcode = 0;  ///< FUSE opcode, tells the form of the answer
+  Stage stage = Stage::plain;
+  bool unaligned = false;        ///< a WRITE that is read, modified and written
+  bool durable = false;          ///< a WRITE that is to be on stable storage when it is answered
+  bool holds_range = false;      ///< `range` is in the table of the disk
+  std::byte* scratch = nullptr;  ///< of an unaligned WRITE: memory for its edges
+  RangeHold range;               ///< held in range mode
+  std::byte* buffer = nullptr;   ///< WRITE: the buffer its message is in
   std::atomic<std::byte*> memory{nullptr};      ///< see invariant 2; null: none yet
   std::atomic<const std::byte*> view{nullptr};  ///< READ: the stored bytes, no copy was made
   FrontRequest* next_free = nullptr;            ///< in a pool's list
 
-  /// First byte of the widened range.
+  /// The whole blocks that its bytes lie in. `block`: bytes of a logical block.
+  [[nodiscard]] ByteRange widened(std::uint64_t block) const {
+    return {offset / block * block, (offset + length + block - 1) / block * block};
+  }
+  /// First byte of what was submitted.
   [[nodiscard]] std::uint64_t origin() const { return bio.origin.offset().value; }
   /// What the caller sent, or is to get.
   [[nodiscard]] const std::byte* payload() const {

@@ -27,12 +27,6 @@ std::uint64_t tagged(const void* object, Kind kind) {
   return reinterpret_cast<std::uint64_t>(object) | kind;
 }
 
-struct ByteRange {
-  std::uint64_t from = 0;
-  std::uint64_t to = 0;
-  [[nodiscard]] std::uint64_t length() const { return to > from ? to - from : 0; }
-};
-
 /// The bytes of `bio` that are to be moved: all of its blocks where the backing can do no less.
 ByteRange bytes_of(const sched::Bio& bio, const FrontRequest& front, bool whole_blocks) {
   ByteRange range{bio.start.offset().value, bio.end().offset().value};
@@ -122,8 +116,8 @@ void IoWorker::submit(bool sleep, std::optional<sched::Instant> until) {
     const auto peer = static_cast<unsigned>(std::countr_zero(to_wake));
     to_wake &= to_wake - 1;
     io_uring_sqe& sqe = ring_->sqe();
-    io_uring_prep_msg_ring(&sqe, team_.io_workers[peer]->ring_->fd(), 0,
-                           tagged(nullptr, kNothing), 0);
+    io_uring_prep_msg_ring(&sqe, team_.io_workers[peer]->ring_->fd(), 0, tagged(nullptr, kNothing),
+                           0);
     sqe.user_data = tagged(nullptr, kNothing);
     sqe.flags |= IOSQE_CQE_SKIP_SUCCESS;
   }

@@ -79,8 +79,7 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
  private:
   [[nodiscard]] bool issue_inline(Disk& disk, sched::Request& rq);
   [[nodiscard]] bool issue_on_ring(Disk& disk, sched::Request& rq);
-  [[nodiscard]] int do_inline(Disk& disk, sched::Op op, const sched::Bio& bio,
-                              FrontRequest& front);
+  [[nodiscard]] int do_inline(Disk& disk, sched::Op op, const sched::Bio& bio, FrontRequest& front);
   [[nodiscard]] bool show_views(Disk& disk, sched::Request& rq);
   [[nodiscard]] bool find_memory(sched::Request& rq);
   void starved(sched::RequestQueue& queue);
@@ -98,7 +97,7 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
   WorkerTeam& team_;
   std::unique_ptr<Ring> ring_;
   std::unique_ptr<Front> front_;
-  Descriptor wake_up_;             ///< an eventfd
+  Descriptor wake_up_;  ///< an eventfd
   std::unique_ptr<Operation[]> operations_;
   Operation* free_operations_ = nullptr;
   unsigned operations_left_ = 0;

@@ -8,10 +8,12 @@
 #include <deque>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace elevd::daemon {
 
 struct Keeper::Job {
+  std::function<void()> task;  ///< of the daemon itself; else the change of a store
   sysfs::Change change;
   std::unique_ptr<PendingStore> store;
   std::atomic<bool> cancelled{false};
@@ -24,6 +26,7 @@ struct Keeper::State {
   std::condition_variable changed;
   std::deque<std::shared_ptr<Job>> waiting;
   std::shared_ptr<Job> running;
+  bool cancelled = false;  ///< changes are let go
   bool stopping = false;
 };
 
@@ -52,11 +55,12 @@ void Keeper::submit(sysfs::Change change, std::unique_ptr<PendingStore> store) {
   {
     const std::lock_guard guard(state_->mutex);
     const auto meets = [&job](const std::shared_ptr<Job>& other) {
-      return other && refuses(other->change.kind, job->change.kind);
+      return other && !other->task && refuses(other->change.kind, job->change.kind);
     };
-    if (state_->stopping) {
+    if (state_->cancelled) {
       refusal = EINTR;
-    } else if (meets(state_->running) || std::any_of(state_->waiting.begin(), state_->waiting.end(), meets)) {
+    } else if (meets(state_->running) ||
+               std::any_of(state_->waiting.begin(), state_->waiting.end(), meets)) {
       refusal = EBUSY;
     } else {
       state_->waiting.push_back(job);
@@ -91,7 +95,7 @@ void Keeper::serve(State& state) {
   std::unique_lock lock(state.mutex);
   for (;;) {
     state.changed.wait(lock, [&state] { return state.stopping || !state.waiting.empty(); });
-    if (state.stopping) break;
+    if (state.waiting.empty()) return;  // stopping
     state.running = state.waiting.front();
     state.waiting.pop_front();
     lock.unlock();
@@ -99,12 +103,13 @@ void Keeper::serve(State& state) {
     lock.lock();
     state.running.reset();
   }
-  const std::deque<std::shared_ptr<Job>> left = std::exchange(state.waiting, {});
-  lock.unlock();
-  for (const std::shared_ptr<Job>& job : left) job->store->finish(EINTR);
 }
 
 void Keeper::carry_out(State& state, Job& job) {
+  if (job.task) {
+    job.task();
+    return;
+  }
   int error = EINTR;
   if (state.freezer->freeze(job.cancelled)) {
     error = job.change.apply();
@@ -113,14 +118,38 @@ void Keeper::carry_out(State& state, Job& job) {
   job.store->finish(error);
 }
 
+void Keeper::post(std::function<void()> task) {
+  auto job = std::make_shared<Job>();
+  job->task = std::move(task);
+  {
+    const std::lock_guard guard(state_->mutex);
+    state_->waiting.push_back(std::move(job));
+  }
+  state_->changed.notify_one();
+}
+
+void Keeper::cancel_changes() {
+  std::vector<std::shared_ptr<Job>> let_go;
+  {
+    const std::lock_guard guard(state_->mutex);
+    state_->cancelled = true;
+    if (state_->running) state_->running->cancelled.store(true);
+    for (const std::shared_ptr<Job>& job : state_->waiting) {
+      if (!job->task) let_go.push_back(job);
+    }
+    std::erase_if(state_->waiting, [](const std::shared_ptr<Job>& job) { return !job->task; });
+  }
+  for (const std::shared_ptr<Job>& job : let_go) job->store->finish(EINTR);
+  state_->freezer->signal();
+}
+
 void Keeper::stop() {
+  cancel_changes();
   {
     const std::lock_guard guard(state_->mutex);
     state_->stopping = true;
-    if (state_->running) state_->running->cancelled.store(true);
   }
   state_->changed.notify_one();
-  state_->freezer->signal();
   if (thread_.joinable()) thread_.join();
 }
 

@@ -10,6 +10,7 @@
 //             docs/architecture.md "Concurrency rules", rule 13.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -29,7 +30,12 @@ class Keeper {
   /// or a scheduler change meets a depth change; everything else waits for its turn.
   void submit(sysfs::Change change, std::unique_ptr<PendingStore> store);
 
-  /// Lets every change go with EINTR and ends the thread. Idempotent.
+  /// Takes work of the daemon itself, which nobody interrupts and nothing refuses.
+  void post(std::function<void()> task);
+
+  /// Lets every change go with EINTR, and all that come from now on. Posted tasks go on.
+  void cancel_changes();
+  /// After the tasks that were posted, ends the thread. Idempotent.
   void stop();
 
  private:
