@@ -26,87 +26,83 @@ struct OneBio {
   }
 };
 
+struct JoinRow {
+  const char* what;
+  MergeResult result;
+  void (*change)(Limits&, Request&, Bio&);
+};
+// The request is W1000+8, the bio W1008+8 unless changed.
+const JoinRow kJoinRows[] = {
+    {"behind it", MergeResult::back, [](Limits&, Request&, Bio&) {}},
+    {"before it", MergeResult::front, [](Limits&, Request&, Bio& b) { b.start = Sector{992}; }},
+    {"a gap", MergeResult::none, [](Limits&, Request&, Bio& b) { b.start = Sector{1009}; }},
+    {"an overlap", MergeResult::none, [](Limits&, Request&, Bio& b) { b.start = Sector{1000}; }},
+    {"another operation", MergeResult::none, [](Limits&, Request&, Bio& b) { b.op = Op::read; }},
+    {"another class", MergeResult::none,
+     [](Limits&, Request&, Bio& b) { b.priority = IoPriority::idle(); }},
+    {"another level", MergeResult::none,
+     [](Limits&, Request&, Bio& b) { b.priority = IoPriority::best_effort(3); }},
+    {"equal priorities that are not the default", MergeResult::back,
+     [](Limits&, Request& r, Bio& b) {
+       r.priority = IoPriority::real_time(1);
+       b.priority = IoPriority::real_time(1);
+     }},
+    {"bio: nomerge", MergeResult::none, [](Limits&, Request&, Bio& b) { b.flags = kBioNoMerge; }},
+    {"bio: preflush", MergeResult::none, [](Limits&, Request&, Bio& b) { b.flags = kBioPreflush; }},
+    {"bio: fua", MergeResult::none, [](Limits&, Request&, Bio& b) { b.flags = kBioFua; }},
+    {"bio: sync is not compared", MergeResult::back,
+     [](Limits&, Request&, Bio& b) { b.flags = kBioSync; }},
+    {"request: nomerge", MergeResult::none,
+     [](Limits&, Request& r, Bio&) { r.flags = kRqNoMerge; }},
+    {"request: in the flush machine", MergeResult::none,
+     [](Limits&, Request& r, Bio&) { r.flags = kRqFlushSeq; }},
+    {"request: started", MergeResult::none,
+     [](Limits&, Request& r, Bio&) { r.flags = kRqStarted; }},
+    {"request: fua", MergeResult::none, [](Limits&, Request& r, Bio&) { r.bio_flags = kBioFua; }},
+    {"request: preflush", MergeResult::none,
+     [](Limits&, Request& r, Bio&) { r.bio_flags = kBioPreflush; }},
+    {"write zeroes", MergeResult::none,
+     [](Limits&, Request& r, Bio& b) { r.op = b.op = Op::write_zeroes; }},
+    {"flush", MergeResult::none, [](Limits&, Request& r, Bio& b) { r.op = b.op = Op::flush; }},
+    {"adjacent discards", MergeResult::back,
+     [](Limits&, Request& r, Bio& b) { r.op = b.op = Op::discard; }},
+    {"discards apart (one range only)", MergeResult::none,
+     [](Limits&, Request& r, Bio& b) {
+       r.op = b.op = Op::discard;
+       b.start = Sector{5000};
+     }},
+    {"exactly the size limit", MergeResult::back,
+     [](Limits& l, Request&, Bio&) { l.max_sectors = Sectors{16}; }},
+    {"over the size limit", MergeResult::refused,
+     [](Limits& l, Request&, Bio&) { l.max_sectors = Sectors{15}; }},
+    {"over it in front", MergeResult::refused,
+     [](Limits& l, Request&, Bio& b) {
+       l.max_sectors = Sectors{15};
+       b.start = Sector{992};
+     }},
+    {"discards have their own limit", MergeResult::refused,
+     [](Limits& l, Request& r, Bio& b) {
+       r.op = b.op = Op::discard;
+       l.max_discard = Sectors{15};
+     }},
+    {"too many segments", MergeResult::refused,
+     [](Limits& l, Request&, Bio&) { l.max_segments = 1; }},
+    {"across a chunk boundary", MergeResult::refused,
+     [](Limits& l, Request&, Bio&) { l.chunk = Sectors{1008}; }},
+    {"in front across a chunk boundary", MergeResult::refused,
+     [](Limits& l, Request&, Bio& b) {
+       l.chunk = Sectors{1000};
+       b.start = Sector{992};
+     }},
+    {"up to a chunk boundary", MergeResult::back,
+     [](Limits& l, Request&, Bio&) { l.chunk = Sectors{1016}; }},
+};
+
 }  // namespace
 
 TEST_SUITE("merge") {
   TEST_CASE("a bio joins a neighbour only if every rule holds") {
-    struct Row {
-      const char* what;
-      MergeResult result;
-      void (*change)(Limits&, Request&, Bio&);
-    };
-    // The request is W1000+8, the bio W1008+8 unless changed.
-    const Row rows[] = {
-        {"behind it", MergeResult::back, [](Limits&, Request&, Bio&) {}},
-        {"before it", MergeResult::front, [](Limits&, Request&, Bio& b) { b.start = Sector{992}; }},
-        {"a gap", MergeResult::none, [](Limits&, Request&, Bio& b) { b.start = Sector{1009}; }},
-        {"an overlap", MergeResult::none,
-         [](Limits&, Request&, Bio& b) { b.start = Sector{1000}; }},
-        {"another operation", MergeResult::none,
-         [](Limits&, Request&, Bio& b) { b.op = Op::read; }},
-        {"another class", MergeResult::none,
-         [](Limits&, Request&, Bio& b) { b.priority = IoPriority::idle(); }},
-        {"another level", MergeResult::none,
-         [](Limits&, Request&, Bio& b) { b.priority = IoPriority::best_effort(3); }},
-        {"equal priorities that are not the default", MergeResult::back,
-         [](Limits&, Request& r, Bio& b) {
-           r.priority = IoPriority::real_time(1);
-           b.priority = IoPriority::real_time(1);
-         }},
-        {"bio: nomerge", MergeResult::none,
-         [](Limits&, Request&, Bio& b) { b.flags = kBioNoMerge; }},
-        {"bio: preflush", MergeResult::none,
-         [](Limits&, Request&, Bio& b) { b.flags = kBioPreflush; }},
-        {"bio: fua", MergeResult::none, [](Limits&, Request&, Bio& b) { b.flags = kBioFua; }},
-        {"bio: sync is not compared", MergeResult::back,
-         [](Limits&, Request&, Bio& b) { b.flags = kBioSync; }},
-        {"request: nomerge", MergeResult::none,
-         [](Limits&, Request& r, Bio&) { r.flags = kRqNoMerge; }},
-        {"request: in the flush machine", MergeResult::none,
-         [](Limits&, Request& r, Bio&) { r.flags = kRqFlushSeq; }},
-        {"request: started", MergeResult::none,
-         [](Limits&, Request& r, Bio&) { r.flags = kRqStarted; }},
-        {"request: fua", MergeResult::none,
-         [](Limits&, Request& r, Bio&) { r.bio_flags = kBioFua; }},
-        {"request: preflush", MergeResult::none,
-         [](Limits&, Request& r, Bio&) { r.bio_flags = kBioPreflush; }},
-        {"write zeroes", MergeResult::none,
-         [](Limits&, Request& r, Bio& b) { r.op = b.op = Op::write_zeroes; }},
-        {"flush", MergeResult::none, [](Limits&, Request& r, Bio& b) { r.op = b.op = Op::flush; }},
-        {"adjacent discards", MergeResult::back,
-         [](Limits&, Request& r, Bio& b) { r.op = b.op = Op::discard; }},
-        {"discards apart (one range only)", MergeResult::none,
-         [](Limits&, Request& r, Bio& b) {
-           r.op = b.op = Op::discard;
-           b.start = Sector{5000};
-         }},
-        {"exactly the size limit", MergeResult::back,
-         [](Limits& l, Request&, Bio&) { l.max_sectors = Sectors{16}; }},
-        {"over the size limit", MergeResult::refused,
-         [](Limits& l, Request&, Bio&) { l.max_sectors = Sectors{15}; }},
-        {"over it in front", MergeResult::refused,
-         [](Limits& l, Request&, Bio& b) {
-           l.max_sectors = Sectors{15};
-           b.start = Sector{992};
-         }},
-        {"discards have their own limit", MergeResult::refused,
-         [](Limits& l, Request& r, Bio& b) {
-           r.op = b.op = Op::discard;
-           l.max_discard = Sectors{15};
-         }},
-        {"too many segments", MergeResult::refused,
-         [](Limits& l, Request&, Bio&) { l.max_segments = 1; }},
-        {"across a chunk boundary", MergeResult::refused,
-         [](Limits& l, Request&, Bio&) { l.chunk = Sectors{1008}; }},
-        {"in front across a chunk boundary", MergeResult::refused,
-         [](Limits& l, Request&, Bio& b) {
-           l.chunk = Sectors{1000};
-           b.start = Sector{992};
-         }},
-        {"up to a chunk boundary", MergeResult::back,
-         [](Limits& l, Request&, Bio&) { l.chunk = Sectors{1016}; }},
-    };
-    for (const Row& row : rows) {
+    for (const JoinRow& row : kJoinRows) {
       CAPTURE(row.what);
       Limits limits;
       OneBio one(limits, Op::write, 1000, 8);

@@ -223,6 +223,21 @@ TEST_SUITE("none") {
     CHECK(bench.held.size() == 151);
   }
 
+  TEST_CASE("quiesced: bios are admitted and inserted, nothing is dispatched") {
+    Bench bench({.workers = 2});
+    bench.queue().quiesce();
+    bench.burst("R3000 R4000", 1);
+    bench.burst("R1000 F", 0);
+    bench.settle();
+    CHECK(bench.queue().quiesced());
+    CHECK(bench.issued() == "");
+    CHECK(bench.queue().inside() == 4);
+    CHECK_FALSE(bench.queue().idle());
+    bench.queue().unquiesce(bench.worker());
+    CHECK_FALSE(bench.queue().quiesced());
+    CHECK(bench.issued() == "F R1000+8 R3000+8 R4000+8");
+  }
+
   TEST_CASE("nr_requests and async_depth of a queue without a scheduler") {
     Bench bench({.depth = 128});
     RequestQueue& queue = bench.queue();

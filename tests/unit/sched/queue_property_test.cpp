@@ -40,7 +40,7 @@ struct Expected {
 };
 
 struct Sums {
-  std::uint64_t ios = 0, merges = 0, sectors = 0;
+  std::uint64_t ios = 0, merges = 0;
 };
 
 class Run {
@@ -287,7 +287,6 @@ class Run {
       --sums_[stat_group(rq.op)].ios;
       ++sums_[stat_group(rq.op)].merges;
     }
-    if (event == TraceEvent::issued) issue_attempts_ += 1;
   }
 
   /// The device accepts a request: its bios must cover it, in order, once, within the limits.
@@ -390,7 +389,6 @@ class Run {
   std::map<const Bio*, Expected> expected_;
   std::map<StatGroup, Sums> sums_;
   std::uint64_t flushes_ = 0;
-  std::uint64_t issue_attempts_ = 0;
   std::uint64_t next_place_ = 0;
   bool flush_failed_ = false;
   std::optional<Bench> bench_;  ///< last: its queues use what is above

@@ -124,7 +124,7 @@ TEST_SUITE("stats") {
     Stats stats = bench.stats();
     CHECK(stats.in_flight == 2);
     CHECK(group(stats, StatGroup::read).merges == 1);
-    CHECK(stats.merge_hits[static_cast<unsigned>(MergePoint::request)] == 1);
+    CHECK(stats.merge_hits[static_cast<unsigned>(MergePoint::insert)] == 1);
     fifo.hold = false;
     bench.queue().run(bench.worker());
     bench.drain();
