@@ -280,7 +280,7 @@ start_stall() {
     </dev/null >>"$work/stall.log" 2>&1 &
   running+=($!)
   stalls+=("$work/$1.control")
-  wait_for 10 stall_answers "$1" || die "the stalling file system did not start"
+  wait_for 30 stall_answers "$1" || die "the stalling file system did not start"
 }
 
 stall_answers() { is_mounted "$work/$1" && [[ $(stall "$1" held 2>/dev/null) == 0 ]]; }

@@ -19,7 +19,7 @@ for signal in TERM INT; do
   "$probe" write-until-error "$dir/dev/d1" 8192 "$work/progress" >"$work/load" &
   load=$!
   running+=("$load")
-  enough() { (($("$probe" progress "$work/progress") >= 200)); }
+  enough() { [[ -s $work/progress ]] && (($("$probe" progress "$work/progress") >= 200)); }
   wait_for 20 enough || die "the load does not proceed"
   stop_elevd "$signal"
   equal "exit status after SIG$signal" 0 "$elevd_status"
