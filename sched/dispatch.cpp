@@ -21,7 +21,7 @@ unsigned direction(Op op) { return op == Op::read ? 0 : 1; }
 
 void RequestQueue::unplug(Worker& worker, RequestList& list, bool from_schedule) {
   context(worker).plug_newest = nullptr;
-  const bool direct = !elevator_ && !from_schedule && dispatch_busy() == 0 &&
+  const bool direct = !elevator_ && !from_schedule && dispatch_busy() == 0 && !quiesced() &&
                       !residual_mark_.load(std::memory_order_relaxed);
   if (direct) issue_directly(worker, list);
   if (list.empty()) return;
@@ -93,7 +93,7 @@ void RequestQueue::insert_into_elevator(Worker& worker, RequestList& list) {
     elevator_->insert(list, merged, worker.now);
     if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
   }
-  if (!merged.empty()) free_merged(worker, merged);
+  if (!merged.empty()) free_merged(worker, merged, MergePoint::insert);
 }
 
 // --- One dispatcher (docs/architecture.md, rule 9) --------------------------------------------
@@ -121,6 +121,19 @@ void RequestQueue::run_noted(Worker& worker) {
     return;
   }
   if (wanted) run(worker);
+}
+
+void RequestQueue::quiesce() {
+  const LockGuard guard(lock_);
+  quiesced_.store(true, std::memory_order_relaxed);
+}
+
+void RequestQueue::unquiesce(Worker& worker) {
+  {
+    const LockGuard guard(lock_);
+    quiesced_.store(false, std::memory_order_relaxed);
+  }
+  run(worker);
 }
 
 /// REQUIRES: this worker is the dispatcher and answers for `runs_taken` runs.
@@ -183,6 +196,7 @@ unsigned RequestQueue::pull_and_issue(Worker& worker, unsigned most) {
 }
 
 unsigned RequestQueue::pull(Worker& worker, unsigned most, RequestList& batch) {
+  if (quiesced()) return 0;
   unsigned n = 0;
   const bool had_residual = !residual_.empty();
   while (n < most && !residual_.empty()) {
@@ -400,12 +414,12 @@ void RequestQueue::free_request(Worker& worker, Request& rq) {
 }
 
 /// Requests that were merged into others: in flight no more, their tags are free.
-void RequestQueue::free_merged(Worker& worker, RequestList& merged) {
+void RequestQueue::free_merged(Worker& worker, RequestList& merged, MergePoint at) {
   WorkerCounters& counters = context(worker).counters;
   while (!merged.empty()) {
     Request& rq = merged.front();
     merged.pop_front();
-    counters.merge_hits[static_cast<unsigned>(MergePoint::request)].add(1);
+    counters.merge_hits[static_cast<unsigned>(at)].add(1);
     if ((rq.flags & kRqIoStat) != 0) {
       counters.groups[static_cast<unsigned>(stat_group(rq.op))].merges.add(1);
       counters.freed[direction(rq.op)].add(1);

@@ -193,7 +193,7 @@ bool RequestQueue::merge_in_elevator(Worker& worker, QueueContext& context, Bio&
   RequestList merged;
   const MergeResult kind = elevator_->bio_merge(bio, merged, worker.now);
   lock_.unlock();
-  if (!merged.empty()) free_merged(worker, merged);
+  if (!merged.empty()) free_merged(worker, merged, MergePoint::request);
   if (kind != MergeResult::back && kind != MergeResult::front) return false;
   merged_bio(worker, context, bio, kind, MergePoint::bio_merge);
   return true;
@@ -367,6 +367,11 @@ Limits RequestQueue::limits() const {
 void RequestQueue::set_limits(const Limits& limits) {
   const LockGuard guard(lock_);
   limits_ = limits;
+}
+
+std::optional<Instant> RequestQueue::wake_at() const {
+  const LockGuard guard(lock_);
+  return elevator_ ? elevator_->wake_at() : std::nullopt;
 }
 
 std::string_view RequestQueue::scheduler() const {

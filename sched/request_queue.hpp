@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -131,6 +132,14 @@ class RequestQueue {
   /// Frozen. Attaches `elevator` (null: none) with the default depths of a fresh scheduler.
   void set_elevator(std::unique_ptr<Elevator> elevator);
 
+  // --- Quiesce, any thread -----------------------------------------------------------------
+
+  /// From now on nothing is given to the driver; bios go on being admitted and inserted.
+  void quiesce();
+  /// Ends it and runs the queue.
+  void unquiesce(Worker& worker);
+  [[nodiscard]] bool quiesced() const { return quiesced_.load(std::memory_order_relaxed); }
+
   // --- Observation, any thread -------------------------------------------------------------
 
   [[nodiscard]] Stats stats(Instant now);
@@ -142,6 +151,8 @@ class RequestQueue {
   [[nodiscard]] unsigned dispatch_busy() const {
     return dispatch_busy_.load(std::memory_order_relaxed);
   }
+  /// When the elevator wants to be asked again, as it stands now. Takes the elevator lock.
+  [[nodiscard]] std::optional<Instant> wake_at() const;
   /// True when nothing is queued, residual or in the flush machine. Takes the elevator lock.
   [[nodiscard]] bool idle();
 
@@ -188,7 +199,7 @@ class RequestQueue {
   void finish_request(Worker& worker, Request& rq);
   void free_request(Worker& worker, Request& rq);
   void free_hardware_tag(Worker& worker, Request& rq);
-  void free_merged(Worker& worker, RequestList& merged);
+  void free_merged(Worker& worker, RequestList& merged, MergePoint at);
   void account_time(Instant now, bool end);
   [[nodiscard]] std::uint64_t in_flight() const;
 
@@ -206,6 +217,7 @@ class RequestQueue {
 
   alignas(64) std::atomic<std::uint32_t> runs_{0};
   std::atomic<bool> restart_{false};        ///< a request waits for a hardware tag
+  std::atomic<bool> quiesced_{false};       ///< written under lock_
   std::atomic<bool> residual_mark_{false};  ///< the residual list is not empty
   std::atomic<unsigned> dispatch_busy_{0};
   std::atomic<std::uint64_t> software_pending_{0};  ///< a bit per worker with queued requests
