@@ -79,21 +79,38 @@ void RequestQueue::insert(Worker& worker, RequestList& list) {
   software_pending_.fetch_or(std::uint64_t{1} << worker.index(), std::memory_order_seq_cst);
 }
 
+/// One hold of the lock for all; one by one only to report each that was not merged away.
 void RequestQueue::insert_into_elevator(Worker& worker, RequestList& list) {
   RequestList merged;
+  Counter& attempts =
+      context(worker).counters.merge_attempts[static_cast<unsigned>(MergePoint::insert)];
   {
     const LockGuard guard(lock_);
+    std::uint64_t count = 0;
     for (Request& rq : list) {
       rq.inserted = worker.now;
       rq.flags |= kRqInElevator;
-      if (worker.trace != nullptr) {
-        worker.trace->request_event(TraceEvent::inserted, rq, worker.now);
-      }
+      if (mergeable(rq)) ++count;
     }
-    elevator_->insert(list, merged, worker.now);
+    if (worker.trace == nullptr) {
+      elevator_->insert(list, merged, worker.now);
+    } else {
+      insert_traced(worker, list, merged);
+    }
+    attempts.add(count);
     if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
   }
   if (!merged.empty()) free_merged(worker, merged, MergePoint::insert);
+}
+
+void RequestQueue::insert_traced(Worker& worker, RequestList& list, RequestList& merged) {
+  while (!list.empty()) {
+    RequestList one;
+    Request& rq = list.front();
+    one.splice(one.end(), list, list.begin());
+    elevator_->insert(one, merged, worker.now);
+    if (rq.first != nullptr) worker.trace->request_event(TraceEvent::inserted, rq, worker.now);
+  }
 }
 
 // --- One dispatcher (docs/architecture.md, rule 9) --------------------------------------------
@@ -166,7 +183,7 @@ unsigned RequestQueue::pull_and_issue(Worker& worker, unsigned most) {
   {
     const LockGuard guard(lock_);
     pull(worker, budget, batch);
-    if (elevator_) {
+    if (elevator_ && residual_.empty()) {
       if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
     }
   }
@@ -212,7 +229,7 @@ unsigned RequestQueue::pull(Worker& worker, unsigned most, RequestList& batch) {
     const bool one_by_one = had_residual || dispatch_busy() != 0;
     return n + pull_software(most - n, one_by_one, batch);
   }
-  while (n < most) {
+  while (n < most && elevator_->has_work()) {
     Request* rq = elevator_->dispatch(worker.now);
     if (rq == nullptr) break;
     rq->flags = static_cast<RequestFlags>(rq->flags & ~kRqInElevator);
@@ -373,9 +390,13 @@ void RequestQueue::finish_request(Worker& worker, Request& rq) {
     counters.freed[direction(rq.op)].add(1);
   }
   if (elevator_ && (rq.flags & kRqStarted) != 0) {
-    const LockGuard guard(lock_);
-    if (elevator_->completed(rq, worker.now)) run_later(worker);
-    if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
+    if (elevator_->completes_without_lock()) {
+      if (elevator_->completed(rq, worker.now)) run_later(worker);
+    } else {
+      const LockGuard guard(lock_);
+      if (elevator_->completed(rq, worker.now)) run_later(worker);
+      if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
+    }
   }
   // The bios first: a split piece lives in the request, which is somebody else's once it is free.
   // They are answered in a later step of the loop, when the tags are long back.

@@ -2,12 +2,14 @@
 // Elevator: the scheduler of a disk, which decides what leaves next.
 //
 // Owns:       its own structures; links requests and bios that others keep alive.
-// Thread:     every call under the elevator lock of its queue, unless it says otherwise.
+// Thread:     every call under the elevator lock of its queue, unless it says otherwise. Tunables of
+//             an elevator are plain members, read and written under that lock as well.
 // Time:       an argument; timers are what wake_at() says.
 // Invariants: a request inserted is given out by dispatch() exactly once, and finished once.
-// See also:   request_queue.hpp, docs/spec/tags-and-depth.md sections 4, 7.
+// See also:   request_queue.hpp, mq_deadline.hpp, docs/spec/tags-and-depth.md sections 4, 7.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -20,21 +22,36 @@
 
 namespace elevd::sched {
 
+/// What an elevator may look at of its queue, for merging.
+struct ElevatorContext {
+  const Limits* limits = nullptr;
+  const std::atomic<unsigned>* nomerges = nullptr;  ///< 0, 1 or 2
+};
+
 class Elevator {
  public:
   virtual ~Elevator() = default;
+
+  /// The queue it serves from now on; called once, before everything else.
+  void attach(const ElevatorContext& context) { context_ = context; }
 
   /// Its name as queue/scheduler shows it.
   [[nodiscard]] virtual std::string_view name() const = 0;
 
   /// Takes a whole plug; requests with kRqAtHead go before everything. `merged` gets requests that
-  /// were merged into queued ones: they have no bios left, the caller frees their tags.
+  /// were merged into queued ones: they have no bios left, the caller frees their tags. Requests
+  /// with kRqLookupSkipped are given what bio_merge would have done for their bio. A request that
+  /// comes a second time (requeued) is not counted again.
   virtual void insert(RequestList& list, RequestList& merged, Instant now) = 0;
 
   /// The next request, or null: nothing may leave now.
   virtual Request* dispatch(Instant now) = 0;
 
   [[nodiscard]] virtual bool has_work() const = 0;
+
+  /// False: nothing is queued that a bio could join, so nobody takes the lock to look. Called
+  /// without the lock; reads atomics only.
+  [[nodiscard]] virtual bool has_candidates() const { return true; }
 
   /// Tries to join `bio` to a queued request; `merged` as for insert.
   virtual MergeResult bio_merge(Bio& bio, RequestList& merged, Instant now) = 0;
@@ -43,11 +60,19 @@ class Elevator {
   /// worker that owns both.
   [[nodiscard]] virtual bool allow_merge(const Request& rq, const Bio& bio) const = 0;
 
+  /// True: completed() is called without the lock and touches atomics only.
+  [[nodiscard]] virtual bool completes_without_lock() const { return false; }
+
   /// The device is done with `rq`. True: something may have become dispatchable by that.
   [[nodiscard]] virtual bool completed(Request& rq, Instant now) = 0;
 
   /// The class and depth that `bio` is limited to. Called without the lock; reads atomics only.
   [[nodiscard]] virtual DepthLimit limit(const Bio& bio) const = 0;
+
+  /// async_depth of a freshly attached scheduler, docs/spec/tags-and-depth.md section 4.
+  [[nodiscard]] virtual std::uint32_t default_async_depth(std::uint32_t nr_requests) const {
+    return nr_requests;
+  }
 
   /// nr_requests or async_depth changed (frozen queue); returns the new min_shallow_depth.
   [[nodiscard]] virtual std::uint32_t depth_updated(std::uint32_t nr_requests,
@@ -55,6 +80,15 @@ class Elevator {
 
   /// Ask dispatch() again then, even if nothing arrives.
   [[nodiscard]] virtual std::optional<Instant> wake_at() const = 0;
+
+ protected:
+  [[nodiscard]] const Limits& limits() const { return *context_.limits; }
+  [[nodiscard]] unsigned nomerges() const {
+    return context_.nomerges->load(std::memory_order_relaxed);
+  }
+
+ private:
+  ElevatorContext context_;
 };
 
 }  // namespace elevd::sched

@@ -8,11 +8,6 @@ namespace {
 
 constexpr BioFlags kNeverMerged = kBioNoMerge | kBioPreflush | kBioFua;
 
-bool request_mergeable(const Request& rq) {
-  return (rq.flags & (kRqNoMerge | kRqFlushSeq | kRqStarted | kRqFlush)) == 0 &&
-         (rq.bio_flags & kNeverMerged) == 0 && rq.op != Op::flush && rq.op != Op::write_zeroes;
-}
-
 bool within_limits(const Limits& limits, Op op, Sector start, Sectors length,
                    std::uint32_t segment_count) {
   return length <= max_request_sectors(limits, op, start) && segment_count <= limits.max_segments;
@@ -20,8 +15,13 @@ bool within_limits(const Limits& limits, Op op, Sector start, Sectors length,
 
 }  // namespace
 
+bool mergeable(const Request& rq) {
+  return (rq.flags & (kRqNoMerge | kRqFlushSeq | kRqStarted | kRqFlush)) == 0 &&
+         (rq.bio_flags & kNeverMerged) == 0 && rq.op != Op::flush && rq.op != Op::write_zeroes;
+}
+
 MergeResult merge_kind(const Request& rq, const Bio& bio) {
-  if (rq.op != bio.op || !request_mergeable(rq) || (bio.flags & kNeverMerged) != 0 ||
+  if (rq.op != bio.op || !mergeable(rq) || (bio.flags & kNeverMerged) != 0 ||
       !(rq.priority == bio.priority)) {
     return MergeResult::none;
   }
@@ -54,7 +54,7 @@ MergeResult try_merge(const Limits& limits, Request& rq, Bio& bio) {
 }
 
 bool try_merge_requests(const Limits& limits, Request& rq, Request& next) {
-  if (rq.op != next.op || !request_mergeable(rq) || !request_mergeable(next) ||
+  if (rq.op != next.op || !mergeable(rq) || !mergeable(next) ||
       !(rq.priority == next.priority) || rq.end() != next.start) {
     return false;
   }

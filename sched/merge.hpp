@@ -14,6 +14,9 @@ namespace elevd::sched {
 
 enum class MergeResult : std::uint8_t { none, back, front, refused };
 
+/// Whether anybody may ever join `rq`.
+[[nodiscard]] bool mergeable(const Request& rq);
+
 /// How `bio` lies to `rq`, not looking at limits: back, front or none. False conditions of the
 /// rules other than size (operation, priority, flags) give none.
 [[nodiscard]] MergeResult merge_kind(const Request& rq, const Bio& bio);

@@ -12,9 +12,9 @@
 // See also:   merge.hpp (who may join), docs/spec/plug-and-merge.md sections 1, 4.
 #pragma once
 
+#include <atomic>
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
-#include <boost/intrusive/unordered_set.hpp>
 #include <cstdint>
 
 #include "bio.hpp"
@@ -30,6 +30,8 @@ inline constexpr RequestFlags kRqAtHead = 8;       ///< inserted at head
 inline constexpr RequestFlags kRqStarted = 16;     ///< given to the driver
 inline constexpr RequestFlags kRqFlush = 32;       ///< the FLUSH command of a flush machine
 inline constexpr RequestFlags kRqInElevator = 64;  ///< inserted into an elevator, not dispatched
+/// The elevator was contended, so nobody looked whether its bio could join a queued request.
+inline constexpr RequestFlags kRqLookupSkipped = 128;
 
 /// Steps of a request in the flush machine, docs/spec/plug-and-merge.md section 8.
 inline constexpr std::uint8_t kStepPreflush = 1;
@@ -63,8 +65,11 @@ struct Request {
 
   bi::list_member_hook<> link;
   bi::set_member_hook<> sort_hook;
-  bi::unordered_set_member_hook<> hash_hook;
+  bi::list_member_hook<bi::link_mode<bi::auto_unlink>> hash_hook;
   bi::list_member_hook<> fifo_hook;
+
+  /// What the debug tree shows of it while it is at the driver: show_at_driver(); 0: it is not.
+  std::atomic<std::uint64_t> shown{0};
 
   Bio split_piece;  ///< the front piece of a cut bio, when this request serves one
 

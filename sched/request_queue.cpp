@@ -123,10 +123,14 @@ void RequestQueue::place(Worker& worker, QueueContext& context, Bio& bio, bool r
       finish(worker, bio, EAGAIN);  // docs/spec/plug-and-merge.md section 7
       return;
     }
-    if (!cut && !resumed && merge(worker, context, bio)) return;
+    Merged merged = Merged::no;
+    if (!cut && !resumed) merged = merge(worker, context, bio);
+    if (merged == Merged::yes) return;
+    const bool skipped = merged == Merged::skipped;
     resumed = false;
-    Request* rq = allocate(worker, context, bio, privileged);
+    Request* rq = allocate(worker, context, bio, privileged, skipped);
     if (rq == nullptr) return;
+    if (skipped) rq->flags |= kRqLookupSkipped;
     // A bio that has begun goes on piece by piece: it does not wait behind those that came later.
     privileged = true;
     attach(worker, context, *rq, bio, piece);
@@ -143,17 +147,20 @@ void RequestQueue::finish(Worker& worker, Bio& bio, int error) {
 
 // --- Merging, before a tag is taken -----------------------------------------------------------
 
-bool RequestQueue::merge(Worker& worker, QueueContext& context, Bio& bio) {
+RequestQueue::Merged RequestQueue::merge(Worker& worker, QueueContext& context, Bio& bio) {
   constexpr BioFlags kNever = kBioNoMerge | kBioPreflush | kBioFua;
   if ((bio.flags & kNever) != 0 || bio.op == Op::flush || bio.op == Op::write_zeroes ||
       nomerges() == 2) {
-    return false;
+    return Merged::no;
   }
-  if (context.plug_newest != nullptr && merge_in_plug(worker, context, bio)) return true;
-  if (elevator_) return merge_in_elevator(worker, context, bio);
+  if (context.plug_newest != nullptr && merge_in_plug(worker, context, bio)) return Merged::yes;
+  if (elevator_) {
+    if (!elevator_->has_candidates()) return Merged::no;
+    return merge_in_elevator(worker, context, bio, false);
+  }
   const std::uint64_t own = std::uint64_t{1} << worker.index();
-  if ((software_pending_.load(std::memory_order_relaxed) & own) == 0) return false;
-  return merge_in_software_queue(worker, context, bio);
+  if ((software_pending_.load(std::memory_order_relaxed) & own) == 0) return Merged::no;
+  return merge_in_software_queue(worker, context, bio) ? Merged::yes : Merged::no;
 }
 
 void RequestQueue::merged_bio(Worker& worker, QueueContext& context, Bio& bio, MergeResult kind,
@@ -183,20 +190,27 @@ bool RequestQueue::merge_in_plug(Worker& worker, QueueContext& context, Bio& bio
   return true;
 }
 
-/// Never waits for the elevator: if its lock is contended, the lookup is left out.
-bool RequestQueue::merge_in_elevator(Worker& worker, QueueContext& context, Bio& bio) {
-  context.counters.merge_attempts[static_cast<unsigned>(MergePoint::bio_merge)].add(1);
-  if (!lock_.try_lock()) {
-    context.counters.merge_skips.add(1);
-    return false;
+/// Never waits for the elevator, unless told to: if its lock is contended, the lookup is left out
+/// and made up for, by `insert` of the elevator or before the bio is parked
+/// (docs/architecture.md, "Concurrency rules").
+RequestQueue::Merged RequestQueue::merge_in_elevator(Worker& worker, QueueContext& context,
+                                                     Bio& bio, bool wait) {
+  if (wait) {
+    lock_.lock();
+  } else {
+    context.counters.merge_attempts[static_cast<unsigned>(MergePoint::bio_merge)].add(1);
+    if (contended_.load(std::memory_order_relaxed) || !lock_.try_lock()) {
+      context.counters.merge_skips.add(1);
+      return Merged::skipped;
+    }
   }
   RequestList merged;
   const MergeResult kind = elevator_->bio_merge(bio, merged, worker.now);
   lock_.unlock();
   if (!merged.empty()) free_merged(worker, merged, MergePoint::request);
-  if (kind != MergeResult::back && kind != MergeResult::front) return false;
+  if (kind != MergeResult::back && kind != MergeResult::front) return Merged::no;
   merged_bio(worker, context, bio, kind, MergePoint::bio_merge);
-  return true;
+  return Merged::yes;
 }
 
 /// The newest entries of this worker's list, backwards; an adjacent one that fails a limit ends it.
@@ -219,8 +233,10 @@ bool RequestQueue::merge_in_software_queue(Worker& worker, QueueContext& context
 
 // --- Allocation -------------------------------------------------------------------------------
 
-/// A request for the next piece of `bio`, or null: the bio is parked (or failed, kBioNoWait).
-Request* RequestQueue::allocate(Worker& worker, QueueContext& context, Bio& bio, bool privileged) {
+/// A request for the next piece of `bio`, or null: the bio is parked (or failed, kBioNoWait; or
+/// merged after all, if the lookup was `skipped`).
+Request* RequestQueue::allocate(Worker& worker, QueueContext& context, Bio& bio, bool privileged,
+                                bool skipped) {
   TagMap& tags = allocation_tags();
   DepthLimit limit;
   if (elevator_ && bio.op != Op::flush) limit = elevator_->limit(bio);
@@ -229,7 +245,7 @@ Request* RequestQueue::allocate(Worker& worker, QueueContext& context, Bio& bio,
     tag = tags.try_get(worker.index(), limit.shallow);
   }
   if (tag < 0) [[unlikely]] {
-    tag = allocate_slowly(worker, bio, limit, privileged);
+    tag = allocate_slowly(worker, context, bio, limit, privileged, skipped);
     if (tag < 0) return nullptr;
   }
   if ((bio.flags & kBioWoken) != 0) {
@@ -245,6 +261,7 @@ Request* RequestQueue::allocate(Worker& worker, QueueContext& context, Bio& bio,
   rq.steps = 0;
   rq.error = 0;
   rq.queue = this;
+  rq.elevator_data = nullptr;
   rq.allocated = worker.now;
   if (iostats()) {
     rq.flags = kRqIoStat;
@@ -256,8 +273,8 @@ Request* RequestQueue::allocate(Worker& worker, QueueContext& context, Bio& bio,
 
 /// No tag at once: flush the plug (it holds tags, maybe the missing ones), run the queue, try
 /// again, park (docs/architecture.md, rules 6 to 8).
-std::int32_t RequestQueue::allocate_slowly(Worker& worker, Bio& bio, DepthLimit limit,
-                                           bool privileged) {
+std::int32_t RequestQueue::allocate_slowly(Worker& worker, QueueContext& context, Bio& bio,
+                                           DepthLimit limit, bool privileged, bool skipped) {
   worker.flush_plug(true);
   run(worker);
   TagMap& tags = allocation_tags();
@@ -265,6 +282,8 @@ std::int32_t RequestQueue::allocate_slowly(Worker& worker, Bio& bio, DepthLimit 
     const std::int32_t tag = tags.try_get(worker.index(), limit.shallow);
     if (tag >= 0) return tag;
   }
+  // A bio that goes to sleep can as well wait for the lock: nobody merges it later.
+  if (skipped && merge_in_elevator(worker, context, bio, true) == Merged::yes) return -1;
   if ((bio.flags & kBioNoWait) != 0) {
     finish(worker, bio, EAGAIN);
     return -1;
@@ -371,7 +390,8 @@ void RequestQueue::set_limits(const Limits& limits) {
 
 std::optional<Instant> RequestQueue::wake_at() const {
   const LockGuard guard(lock_);
-  return elevator_ ? elevator_->wake_at() : std::nullopt;
+  // With something on the residual list it would not be asked.
+  return elevator_ && residual_.empty() ? elevator_->wake_at() : std::nullopt;
 }
 
 std::string_view RequestQueue::scheduler() const {
@@ -384,7 +404,14 @@ std::uint32_t RequestQueue::max_requests() const {
   return elevator_ ? kMaxSchedulerRequests : queue_depth_;
 }
 
-void RequestQueue::set_nr_requests(std::uint32_t n) {
+std::unique_ptr<TagMap> RequestQueue::prepare_requests(std::uint32_t n) const {
+  const LockGuard guard(lock_);
+  if (!elevator_ || n <= sched_tags_->bitmap().capacity()) return nullptr;
+  return std::make_unique<TagMap>(n, n, workers());
+}
+
+void RequestQueue::set_nr_requests(std::uint32_t n, std::unique_ptr<TagMap> tags) {
+  // The map that is replaced goes with `tags`, after the lock.
   const LockGuard guard(lock_);
   if (!elevator_) {
     hardware_tags_->set_depth(n);
@@ -395,8 +422,8 @@ void RequestQueue::set_nr_requests(std::uint32_t n) {
   const std::uint64_t scaled =
       std::uint64_t{async_depth_.load()} * n / std::max(nr_requests_.load(), 1U);
   const auto async = static_cast<std::uint32_t>(std::max<std::uint64_t>(scaled, 1));
-  if (n > sched_tags_->bitmap().capacity()) {
-    sched_tags_ = std::make_unique<TagMap>(n, n, workers());
+  if (tags != nullptr) {
+    sched_tags_.swap(tags);
   } else {
     sched_tags_->set_depth(n);
   }
@@ -405,23 +432,41 @@ void RequestQueue::set_nr_requests(std::uint32_t n) {
   sched_tags_->set_min_shallow_depth(elevator_->depth_updated(n, async));
 }
 
-void RequestQueue::set_elevator(std::unique_ptr<Elevator> elevator) {
+bool RequestQueue::set_async_depth(std::uint32_t n) {
+  const LockGuard guard(lock_);
+  if (!elevator_) return false;
+  const std::uint32_t nr = nr_requests_.load();
+  const std::uint32_t async = std::min(n, nr);
+  async_depth_.store(async);
+  sched_tags_->set_min_shallow_depth(elevator_->depth_updated(nr, async));
+  return true;
+}
+
+RequestQueue::Attachment RequestQueue::prepare(std::unique_ptr<Elevator> elevator) const {
+  if (elevator == nullptr) return {};
+  const std::uint32_t n = 2 * std::min(queue_depth_, kDefaultRequests);
+  elevator->attach({&limits_, &nomerges_});
+  return {std::move(elevator), std::make_unique<TagMap>(n, n, workers())};
+}
+
+RequestQueue::Attachment RequestQueue::attach(Attachment next) {
   const LockGuard guard(lock_);
   // No hidden state: the hardware map has its full depth after every change
   // (docs/architecture.md, "Decided differences").
   if (hardware_tags_->depth() != queue_depth_) hardware_tags_->set_depth(queue_depth_);
-  elevator_ = std::move(elevator);
+  elevator_.swap(next.elevator);
+  sched_tags_.swap(next.tags);
   if (!elevator_) {
-    sched_tags_.reset();
     nr_requests_.store(queue_depth_);
     async_depth_.store(queue_depth_);
-    return;
+    return next;
   }
-  const std::uint32_t n = 2 * std::min(queue_depth_, kDefaultRequests);
-  sched_tags_ = std::make_unique<TagMap>(n, n, workers());
+  const std::uint32_t n = sched_tags_->depth();
+  const std::uint32_t async = elevator_->default_async_depth(n);
   nr_requests_.store(n);
-  async_depth_.store(n);
-  sched_tags_->set_min_shallow_depth(elevator_->depth_updated(n, n));
+  async_depth_.store(async);
+  sched_tags_->set_min_shallow_depth(elevator_->depth_updated(n, async));
+  return next;
 }
 
 }  // namespace elevd::sched

@@ -127,10 +127,35 @@ class RequestQueue {
   }
   /// Largest nr_requests that may be written now: queue_depth without a scheduler, else 2048.
   [[nodiscard]] std::uint32_t max_requests() const;
-  /// Frozen. REQUIRES: kMinRequests <= n <= max_requests(), or n = queue_depth.
-  void set_nr_requests(std::uint32_t n);
-  /// Frozen. Attaches `elevator` (null: none) with the default depths of a fresh scheduler.
-  void set_elevator(std::unique_ptr<Elevator> elevator);
+  /// An elevator and the tags that go with it.
+  struct Attachment {
+    std::unique_ptr<Elevator> elevator;  ///< null: none
+    std::unique_ptr<TagMap> tags;
+  };
+  /// What a switch to `elevator` (null: none) needs: made before the freeze, by any thread. Throws
+  /// std::bad_alloc.
+  [[nodiscard]] Attachment prepare(std::unique_ptr<Elevator> elevator) const;
+  /// Frozen. Attaches it with the default depths of a fresh scheduler; what was there before comes
+  /// back, to be destroyed without a lock.
+  Attachment attach(Attachment next);
+  /// Frozen. Both in one.
+  void set_elevator(std::unique_ptr<Elevator> elevator) { attach(prepare(std::move(elevator))); }
+  /// The tags that nr_requests = n needs beyond those that are there, null: none. As prepare().
+  [[nodiscard]] std::unique_ptr<TagMap> prepare_requests(std::uint32_t n) const;
+  /// Frozen; async_depth is scaled with it. `tags`: of prepare_requests(n).
+  /// REQUIRES: kMinRequests <= n <= max_requests(), or n = queue_depth.
+  void set_nr_requests(std::uint32_t n, std::unique_ptr<TagMap> tags);
+  void set_nr_requests(std::uint32_t n) { set_nr_requests(n, prepare_requests(n)); }
+  /// Frozen. More than nr_requests becomes that. False: there is no scheduler, nothing changed.
+  /// REQUIRES: n > 0.
+  [[nodiscard]] bool set_async_depth(std::uint32_t n);
+
+  /// Calls `use` with the elevator (null: none) under its lock: tunables and debug files.
+  template <class Use>
+  auto with_elevator(Use&& use) {
+    const LockGuard guard(lock_);
+    return use(elevator_.get());
+  }
 
   // --- Quiesce, any thread -----------------------------------------------------------------
 
@@ -156,6 +181,9 @@ class RequestQueue {
   /// True when nothing is queued, residual or in the flush machine. Takes the elevator lock.
   [[nodiscard]] bool idle();
 
+  /// For tests: every bio merge finds the lock of the elevator contended.
+  void contend_bio_merges(bool on) { contended_.store(on, std::memory_order_relaxed); }
+
   void* driver_data = nullptr;  ///< the daemon's disk
 
  private:
@@ -167,21 +195,25 @@ class RequestQueue {
   [[nodiscard]] bool admissible(Bio& bio) const;
   void finish(Worker& worker, Bio& bio, int error);
 
-  [[nodiscard]] bool merge(Worker& worker, QueueContext& context, Bio& bio);
+  enum class Merged : std::uint8_t { no, yes, skipped };
+  [[nodiscard]] Merged merge(Worker& worker, QueueContext& context, Bio& bio);
   [[nodiscard]] bool merge_in_plug(Worker& worker, QueueContext& context, Bio& bio);
-  [[nodiscard]] bool merge_in_elevator(Worker& worker, QueueContext& context, Bio& bio);
+  [[nodiscard]] Merged merge_in_elevator(Worker& worker, QueueContext& context, Bio& bio,
+                                         bool wait);
   [[nodiscard]] bool merge_in_software_queue(Worker& worker, QueueContext& context, Bio& bio);
   void merged_bio(Worker& worker, QueueContext& context, Bio& bio, MergeResult kind, MergePoint at);
 
-  [[nodiscard]] Request* allocate(Worker& worker, QueueContext& context, Bio& bio, bool privileged);
-  [[nodiscard]] std::int32_t allocate_slowly(Worker& worker, Bio& bio, DepthLimit limit,
-                                             bool privileged);
+  [[nodiscard]] Request* allocate(Worker& worker, QueueContext& context, Bio& bio, bool privileged,
+                                  bool skipped);
+  [[nodiscard]] std::int32_t allocate_slowly(Worker& worker, QueueContext& context, Bio& bio,
+                                             DepthLimit limit, bool privileged, bool skipped);
   void attach(Worker& worker, QueueContext& context, Request& rq, Bio& bio, Sectors piece);
   void begin_flush_sequence(Worker& worker, QueueContext& context, Request& rq);
   void add_to_plug(Worker& worker, QueueContext& context, Request& rq);
 
   void insert(Worker& worker, RequestList& list);
   void insert_into_elevator(Worker& worker, RequestList& list);
+  void insert_traced(Worker& worker, RequestList& list, RequestList& merged) ELEVD_REQUIRES(lock_);
   void issue_directly(Worker& worker, RequestList& list);
   void dispatch(Worker& worker, QueueContext& context);
   [[nodiscard]] unsigned pull_and_issue(Worker& worker, unsigned most);
@@ -222,6 +254,7 @@ class RequestQueue {
   std::atomic<unsigned> dispatch_busy_{0};
   std::atomic<std::uint64_t> software_pending_{0};  ///< a bit per worker with queued requests
   alignas(64) std::atomic<unsigned> nomerges_{0};
+  std::atomic<bool> contended_{false};
   std::atomic<bool> iostats_{true};
   std::atomic<std::uint32_t> nr_requests_;
   std::atomic<std::uint32_t> async_depth_;
