@@ -219,6 +219,7 @@ Result<void> DiskConnection::mount(unsigned max_background) {
   fuse_args args = FUSE_ARGS_INIT(static_cast<int>(words.size()), words.data());
   const fuse_lowlevel_ops& operations = DiskOperations::table();
   session_ = fuse_session_new(&args, &operations, sizeof(operations), this);
+  fuse_opt_free_args(&args);  // libfuse has taken a copy of them
   if (session_ == nullptr) {
     return tl::unexpected(Error{EINVAL, path_ + ": libfuse refused the session", kExitDirectory});
   }
