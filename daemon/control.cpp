@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control.hpp"
 
-#define FUSE_USE_VERSION 314
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fuse_lowlevel.h>
@@ -22,6 +21,7 @@
 #include <mutex>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -30,6 +30,7 @@
 #include "daemon/descriptor.hpp"
 #include "daemon/fuse_log.hpp"
 #include "daemon/log.hpp"
+#include "daemon/session_arguments.hpp"
 #include "sysfs/file_rules.hpp"
 
 namespace elevd::daemon {
@@ -461,29 +462,6 @@ fuse_lowlevel_ops operations() {
   return ops;
 }
 
-/// The arguments of a session, in the form that libfuse takes.
-class SessionArguments {
- public:
-  SessionArguments() {
-    fuse_opt_add_arg(&arguments_, "elevd");
-    // The kernel checks modes and owners; what root may not do either is checked in open.
-    add_option("fsname=elevd,subtype=elevd,default_permissions,noexec");
-    if (geteuid() == 0) add_option("allow_other");
-  }
-  ~SessionArguments() { fuse_opt_free_args(&arguments_); }
-  SessionArguments(const SessionArguments&) = delete;
-  SessionArguments& operator=(const SessionArguments&) = delete;
-
-  [[nodiscard]] fuse_args* get() { return &arguments_; }
-
- private:
-  void add_option(const char* option) {
-    fuse_opt_add_arg(&arguments_, "-o");
-    fuse_opt_add_arg(&arguments_, option);
-  }
-  fuse_args arguments_{0, nullptr, 0};
-};
-
 }  // namespace
 
 // --- life ----------------------------------------------------------------------------------------
@@ -497,7 +475,8 @@ Result<void> Control::Connection::mount(const std::string& mount_point) {
   stop_event_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_event_) return failed(errno, "no descriptor left");
   FuseMessages messages;
-  SessionArguments arguments;
+  // The kernel checks modes and owners; what root may not do either is checked in open.
+  SessionArguments arguments("default_permissions,noexec");
   static const fuse_lowlevel_ops ops = operations<Connection>();
   session_.reset(fuse_session_new(arguments.get(), &ops, sizeof(ops), this));
   if (!session_) return failed(EINVAL, messages.text());
@@ -568,7 +547,13 @@ Result<std::unique_ptr<Control>> Control::start(const std::string& mount_point, 
   if (auto mounted = connection->mount(mount_point); !mounted) {
     return tl::unexpected(mounted.error());
   }
-  connection->start_thread();
+  try {
+    connection->start_thread();
+  } catch (const std::system_error& error) {
+    connection->stop();
+    return tl::unexpected(Error{error.code().value(),
+                                fmt::format("cannot start the control thread: {}", error.what())});
+  }
   return std::unique_ptr<Control>(new Control(std::move(connection)));
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "disk_connection.hpp"
 
-#define FUSE_USE_VERSION 312
 #include <fcntl.h>
-#include <fuse_lowlevel.h>
 #include <linux/fs.h>
 #include <linux/fuse.h>
 #include <sys/stat.h>
@@ -16,7 +14,9 @@
 #include <ctime>
 #include <vector>
 
+#include "fuse_log.hpp"
 #include "pools.hpp"
+#include "session_arguments.hpp"
 
 namespace elevd::daemon {
 namespace {
@@ -203,37 +203,31 @@ DiskConnection::DiskConnection(std::string path, const BlockFile& file)
 
 DiskConnection::~DiskConnection() {
   if (session_ == nullptr) return;
+  const FuseMessages unmounted_already;  // it may say so, and that is as it should be
   fuse_session_unmount(session_);
   fuse_session_destroy(session_);
 }
 
 Result<void> DiskConnection::mount(unsigned max_background) {
   max_background_ = max_background;
-  std::string options = "fsname=elevd,subtype=elevd,max_read=" + std::to_string(kMaxPayload);
-  // Everybody may pass, the mode of the file decides, as for a device node. A user's own mount is
-  // his alone, unless the system administrator allows more.
-  if (getuid() == 0) options += ",allow_other,default_permissions";
-  std::string program = "elevd";
-  std::string dash_o = "-o";
-  std::array<char*, 3> words{program.data(), dash_o.data(), options.data()};
-  fuse_args args = FUSE_ARGS_INIT(static_cast<int>(words.size()), words.data());
+  FuseMessages messages;
+  SessionArguments arguments("default_permissions,max_read=" + std::to_string(kMaxPayload));
   const fuse_lowlevel_ops& operations = DiskOperations::table();
-  session_ = fuse_session_new(&args, &operations, sizeof(operations), this);
-  fuse_opt_free_args(&args);  // libfuse has taken a copy of them
-  if (session_ == nullptr) {
-    return tl::unexpected(Error{EINVAL, path_ + ": libfuse refused the session", kExitDirectory});
-  }
-  if (fuse_session_mount(session_, path_.c_str()) != 0) {
+  session_ = fuse_session_new(arguments.get(), &operations, sizeof(operations), this);
+  const auto failed = [this](int code, const std::string& why) {
     return tl::unexpected(
-        Error{EPERM, path_ + ": cannot mount (is /dev/fuse there, and may this user mount?)",
-              kExitDirectory});
+        Error{code, "cannot mount a disk on " + path_ + ": " + why, kExitDirectory});
+  };
+  if (session_ == nullptr) return failed(EINVAL, messages.text());
+  if (fuse_session_mount(session_, path_.c_str()) != 0) {
+    return failed(EIO, messages.text().empty() ? "fusermount3 failed" : messages.text());
   }
   fd_ = fuse_session_fd(session_);
   fuse_custom_io io{};
   io.writev = DiskOperations::write_reply;
   io.read = DiskOperations::read_request;
-  if (const int failed = fuse_session_custom_io(session_, &io, fd_); failed != 0) {
-    return tl::unexpected(Error{-failed, path_ + ": libfuse refused custom I/O", kExitDirectory});
+  if (const int error = fuse_session_custom_io(session_, &io, fd_); error != 0) {
+    return failed(-error, "libfuse refused custom I/O");
   }
   return answer_init();
 }
