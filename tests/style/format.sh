@@ -13,7 +13,12 @@ done
 [[ -n $tool ]] || skip "no clang-format 14"
 mapfile -t sources < <(files '*.hpp' '*.cpp')
 ((${#sources[@]} > 0)) || fail "no sources"
-for file in "${sources[@]}"; do
-  "$tool" --dry-run --Werror "$file" >/dev/null 2>&1 || fail "$file (repair: $tool -i $file)"
-done
+# All files at once; the files are named only when something is wrong.
+if ! printf '%s\n' "${sources[@]}" |
+  xargs -d '\n' -n 32 -P "$(nproc)" "$tool" --dry-run --Werror >/dev/null 2>&1; then
+  for file in "${sources[@]}"; do
+    "$tool" --dry-run --Werror "$file" >/dev/null 2>&1 || fail "$file (repair: $tool -i $file)"
+  done
+  ((failures > 0)) || fail "$tool itself"
+fi
 finish

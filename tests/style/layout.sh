@@ -10,8 +10,9 @@ for entry in README.md CONTRIBUTING.md CHANGELOG.md LICENSE docs/architecture.md
   [[ -e $entry ]] || fail "missing: $entry"
 done
 while IFS= read -r file; do
-  if head -c 2 "$file" | grep -q '^#!' && [[ ! -x $file ]]; then fail "$file has #! but no execute bit"; fi
-  size=$(stat -c %s "$file")
+  [[ -x $file ]] || fail "$file has #! but no execute bit"
+done < <(files | xargs -r -d '\n' awk 'FNR == 1 { if (/^#!/) print FILENAME; nextfile }')
+while read -r size file; do
   ((size <= 262144)) || fail "$file has $size bytes"
-done < <(files)
+done < <(files | xargs -r -d '\n' stat -c '%s %n')
 finish

@@ -7,5 +7,7 @@ for script in "${scripts[@]}"; do
   bash -n "$script" || fail "$script does not parse"
 done
 command -v shellcheck >/dev/null || skip "no shellcheck"
-shellcheck -x -P SCRIPTDIR -e SC1091,SC2119,SC2317 "${scripts[@]}" || fail "findings of shellcheck"
+printf '%s\n' "${scripts[@]}" |
+  xargs -d '\n' -n 8 -P "$(nproc)" shellcheck -x -P SCRIPTDIR -e SC1091,SC2119,SC2317 ||
+  fail "findings of shellcheck"
 finish
