@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fuse_lowlevel.h>
 #include <linux/fuse.h>
 #include <poll.h>
 #include <pthread.h>
