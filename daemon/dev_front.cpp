@@ -166,7 +166,7 @@ FrontRequest& DevFront::begin(Share& share, const std::byte* message) {
   request->view.store(nullptr, std::memory_order_relaxed);
   request->bio.issuer = header.pid;
   request->bio.flags = sched::kBioSync;
-  request->bio.priority = {};
+  request->bio.priority = issuers_.priority(header.pid, worker_.worker().now);
   return *request;
 }
 

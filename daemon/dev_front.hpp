@@ -14,6 +14,7 @@
 
 #include "disk.hpp"
 #include "front.hpp"
+#include "issuer_cache.hpp"
 #include "pools.hpp"
 
 namespace elevd::daemon {
@@ -78,6 +79,7 @@ class DevFront : public Front {
   void arm(Share& share);
 
   IoWorker& worker_;
+  IssuerCache issuers_;
   BufferPool buffers_;
   RequestPool requests_;
   std::byte* receive_ = nullptr;  ///< the buffer that the next request is read into
