@@ -110,10 +110,13 @@ void Keeper::carry_out(State& state, Job& job) {
     job.task();
     return;
   }
-  int error = EINTR;
-  if (state.freezer->freeze(job.cancelled)) {
-    error = job.change.apply();
+  const sysfs::Change& change = job.change;
+  int error = change.prepare ? change.prepare() : 0;
+  if (error == 0 && !state.freezer->freeze(job.cancelled)) error = EINTR;
+  if (error == 0) {
+    error = change.apply();
     state.freezer->thaw();
+    if (error == 0 && change.publish) change.publish();
   }
   job.store->finish(error);
 }

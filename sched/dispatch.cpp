@@ -99,8 +99,9 @@ void RequestQueue::insert_into_elevator(Worker& worker, RequestList& list) {
     }
     attempts.add(count);
     if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
+    // Under the lock: without it their bios may be answered and the queue frozen meanwhile.
+    if (!merged.empty()) free_merged(worker, merged, MergePoint::insert);
   }
-  if (!merged.empty()) free_merged(worker, merged, MergePoint::insert);
 }
 
 void RequestQueue::insert_traced(Worker& worker, RequestList& list, RequestList& merged) {
@@ -299,12 +300,14 @@ void RequestQueue::start(Worker& worker, Request& rq) {
   rq.flags |= kRqStarted;
   rq.issued = worker.now;
   rq.issuing_worker = static_cast<std::uint16_t>(worker.index());
+  show_at_driver(rq, true);
   context(worker).counters.issued[direction(rq.op)].add(1);
   if (worker.trace != nullptr) worker.trace->request_event(TraceEvent::issued, rq, worker.now);
 }
 
 void RequestQueue::not_started(Worker& worker, Request& rq) {
   rq.flags = static_cast<RequestFlags>(rq.flags & ~kRqStarted);
+  show_at_driver(rq, false);
   context(worker).counters.completed[direction(rq.op)].add(1);
   if (worker.trace != nullptr) worker.trace->request_event(TraceEvent::requeued, rq, worker.now);
 }
@@ -320,6 +323,7 @@ void RequestQueue::note_busy(bool busy) {
 
 void RequestQueue::complete(Worker& worker, Request& rq, int error) {
   if (error != 0 && rq.error == 0) rq.error = error;
+  show_at_driver(rq, false);
   context(worker).counters.completed[direction(rq.op)].add(1);
   if (worker.trace != nullptr) worker.trace->request_event(TraceEvent::completed, rq, worker.now);
   if ((rq.flags & (kRqFlush | kRqFlushSeq)) != 0) [[unlikely]] {
@@ -398,16 +402,25 @@ void RequestQueue::finish_request(Worker& worker, Request& rq) {
       if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
     }
   }
-  // The bios first: a split piece lives in the request, which is somebody else's once it is free.
-  // They are answered in a later step of the loop, when the tags are long back.
-  for (Bio* bio = rq.first; bio != nullptr;) {
-    Bio* next = bio->next;
-    finish(worker, *bio, rq.error);
-    bio = next;
-  }
+  // The tags first: when a bio is finished, another worker may finish its last piece and answer it,
+  // and then the queue may be frozen and its maps replaced.
+  Bio* bio = rq.first;
+  const int error = rq.error;
+  // A split piece lives in the request, which is somebody else's once it is free; it is alone
+  // there, and only the bio it was cut from counts.
+  Bio* const cut = bio != nullptr ? bio->parent : nullptr;
   rq.first = nullptr;
   rq.last = nullptr;
   free_request(worker, rq);
+  if (cut != nullptr) {
+    finish(worker, *cut, error);
+    return;
+  }
+  while (bio != nullptr) {
+    Bio* next = bio->next;
+    finish(worker, *bio, error);
+    bio = next;
+  }
 }
 
 void RequestQueue::free_hardware_tag(Worker& worker, Request& rq) {

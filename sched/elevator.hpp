@@ -2,7 +2,8 @@
 // Elevator: the scheduler of a disk, which decides what leaves next.
 //
 // Owns:       its own structures; links requests and bios that others keep alive.
-// Thread:     every call under the elevator lock of its queue, unless it says otherwise. Tunables of
+// Thread:     every call under the elevator lock of its queue, unless it says otherwise. Tunables
+// of
 //             an elevator are plain members, read and written under that lock as well.
 // Time:       an argument; timers are what wake_at() says.
 // Invariants: a request inserted is given out by dispatch() exactly once, and finished once.

@@ -54,8 +54,8 @@ MergeResult try_merge(const Limits& limits, Request& rq, Bio& bio) {
 }
 
 bool try_merge_requests(const Limits& limits, Request& rq, Request& next) {
-  if (rq.op != next.op || !mergeable(rq) || !mergeable(next) ||
-      !(rq.priority == next.priority) || rq.end() != next.start) {
+  if (rq.op != next.op || !mergeable(rq) || !mergeable(next) || !(rq.priority == next.priority) ||
+      rq.end() != next.start) {
     return false;
   }
   if (!within_limits(limits, rq.op, rq.start, rq.length + next.length,

@@ -39,9 +39,9 @@ class MqDeadline final : public Elevator {
   static constexpr unsigned kClasses = 3;     ///< 0 real-time, 1 best effort, 2 idle
   static constexpr unsigned kDirections = 2;  ///< 0 read, 1 everything else
 
-  using Fifo = bi::list<Request,
-                        bi::member_hook<Request, bi::list_member_hook<>, &Request::fifo_hook>,
-                        bi::constant_time_size<false>>;
+  using Fifo =
+      bi::list<Request, bi::member_hook<Request, bi::list_member_hook<>, &Request::fifo_hook>,
+               bi::constant_time_size<false>>;
 
   explicit MqDeadline(const MqDeadlineTunables& tunables = {}) : tunables_(tunables) {}
   ~MqDeadline() override;  ///< asserts: nothing queued, nothing at the device
@@ -95,9 +95,9 @@ class MqDeadline final : public Elevator {
     bool operator()(const Request& a, Sector b) const { return a.start < b; }
     bool operator()(Sector a, const Request& b) const { return a < b.start; }
   };
-  using Tree = bi::multiset<Request,
-                            bi::member_hook<Request, bi::set_member_hook<>, &Request::sort_hook>,
-                            bi::compare<ByStart>, bi::constant_time_size<false>>;
+  using Tree =
+      bi::multiset<Request, bi::member_hook<Request, bi::set_member_hook<>, &Request::sort_hook>,
+                   bi::compare<ByStart>, bi::constant_time_size<false>>;
   using HashHook = bi::list_member_hook<bi::link_mode<bi::auto_unlink>>;
   using Bucket = bi::list<Request, bi::member_hook<Request, HashHook, &Request::hash_hook>,
                           bi::constant_time_size<false>>;

@@ -206,28 +206,27 @@ RequestQueue::Merged RequestQueue::merge_in_elevator(Worker& worker, QueueContex
   }
   RequestList merged;
   const MergeResult kind = elevator_->bio_merge(bio, merged, worker.now);
-  lock_.unlock();
+  const bool joined = kind == MergeResult::back || kind == MergeResult::front;
+  // Under the lock: without it the request may be dispatched and its bios answered meanwhile.
   if (!merged.empty()) free_merged(worker, merged, MergePoint::request);
-  if (kind != MergeResult::back && kind != MergeResult::front) return Merged::no;
-  merged_bio(worker, context, bio, kind, MergePoint::bio_merge);
-  return Merged::yes;
+  if (joined) merged_bio(worker, context, bio, kind, MergePoint::bio_merge);
+  lock_.unlock();
+  return joined ? Merged::yes : Merged::no;
 }
 
 /// The newest entries of this worker's list, backwards; an adjacent one that fails a limit ends it.
 bool RequestQueue::merge_in_software_queue(Worker& worker, QueueContext& context, Bio& bio) {
   context.counters.merge_attempts[static_cast<unsigned>(MergePoint::software_queue)].add(1);
   MergeResult kind = MergeResult::none;
-  {
-    const LockGuard guard(context.software_lock);
-    unsigned looked = 0;
-    for (auto it = context.software_queue.rbegin();
-         it != context.software_queue.rend() && looked < kSoftwareQueueSearch; ++it, ++looked) {
-      kind = try_merge(limits_, *it, bio);
-      if (kind != MergeResult::none) break;
-    }
+  const LockGuard guard(context.software_lock);
+  unsigned looked = 0;
+  for (auto it = context.software_queue.rbegin();
+       it != context.software_queue.rend() && looked < kSoftwareQueueSearch; ++it, ++looked) {
+    kind = try_merge(limits_, *it, bio);
+    if (kind != MergeResult::none) break;
   }
   if (kind != MergeResult::back && kind != MergeResult::front) return false;
-  merged_bio(worker, context, bio, kind, MergePoint::software_queue);
+  merged_bio(worker, context, bio, kind, MergePoint::software_queue);  // still under the lock
   return true;
 }
 

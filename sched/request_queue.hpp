@@ -25,6 +25,7 @@
 #include "flush_machine.hpp"
 #include "limits.hpp"
 #include "lock.hpp"
+#include "queue_view.hpp"
 #include "request.hpp"
 #include "stats.hpp"
 #include "tag_map.hpp"
@@ -168,7 +169,7 @@ class RequestQueue {
   // --- Observation, any thread -------------------------------------------------------------
 
   [[nodiscard]] Stats stats(Instant now);
-  /// The map that requests are allocated from.
+  /// The map that requests are allocated from. By workers inside, or frozen: it can be replaced.
   [[nodiscard]] TagMap& allocation_tags() { return sched_tags_ ? *sched_tags_ : *hardware_tags_; }
   [[nodiscard]] TagMap& hardware_tags() { return *hardware_tags_; }
   [[nodiscard]] unsigned workers() const { return static_cast<unsigned>(contexts_.size()); }
@@ -178,6 +179,12 @@ class RequestQueue {
   }
   /// When the elevator wants to be asked again, as it stands now. Takes the elevator lock.
   [[nodiscard]] std::optional<Instant> wake_at() const;
+  [[nodiscard]] bool restart_marked() const { return restart_.load(std::memory_order_relaxed); }
+  /// Copies for the debug tree. They take the elevator lock.
+  [[nodiscard]] TagMapView view_hardware_tags() const;
+  [[nodiscard]] TagMapView view_sched_tags() const;  ///< depth 0: there is no scheduler
+  [[nodiscard]] std::vector<RequestView> view_residual() const;
+  [[nodiscard]] std::vector<RequestView> view_busy() const;
   /// True when nothing is queued, residual or in the flush machine. Takes the elevator lock.
   [[nodiscard]] bool idle();
 

@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tl/expected.hpp>
 #include <variant>
 
 #include "sysfs/disk.hpp"
@@ -29,13 +30,27 @@ namespace elevd::sysfs {
 /// change refuses with EBUSY whatever it meets, and is refused by a scheduler change the same way.
 enum class ChangeKind : std::uint8_t { scheduler, depth, limits };
 
-/// Work for a frozen queue.
+/// Work for a frozen queue. The functions refer to the Disk; each is called at most once, in this
+/// order, by the thread that carries the change out, and no other change of that disk in between.
 struct Change {
   ChangeKind kind = ChangeKind::limits;
-  /// Run once, while no bio is inside the queue; returns 0 or an errno. Refers to the Disk.
+  /// While no bio is inside the queue; returns 0 or an errno.
   std::function<int()> apply;
   std::string disk;  ///< set by Tree::store
+  /// Before the freeze: allocates. 0, or the errno that ends the change. May be empty or left out;
+  /// apply then does it.
+  std::function<int()> prepare = {};
+  /// After the thaw, if all went well: what the tree shows changes. May be empty.
+  std::function<void()> publish = {};
 };
+
+/// Carries a change out where nothing is to be frozen, as nothing is inside. 0 or an errno.
+[[nodiscard]] inline int carry_out(const Change& change) {
+  int error = change.prepare ? change.prepare() : 0;
+  if (error == 0) error = change.apply();
+  if (error == 0 && change.publish) change.publish();
+  return error;
+}
 
 /// The store is complete.
 struct Done {};
@@ -45,12 +60,16 @@ struct Refused {
 };
 using Outcome = std::variant<Done, Refused, Change>;
 
+/// The text of a file, or the errno of reading it.
+using Shown = tl::expected<std::string, int>;
+
 struct Attribute {
   std::string_view name;
   std::uint16_t mode = 0;                                         ///< permission bits
   std::string (*show)(Disk& disk) = nullptr;                      ///< null: always `constant`
   Outcome (*store)(Disk& disk, std::string_view text) = nullptr;  ///< null: not writable
   std::string_view constant;
+  Shown (*show_or_fail)(Disk& disk) = nullptr;  ///< instead of `show`
 };
 
 using Show = std::string (*)(Disk&);
@@ -61,6 +80,20 @@ using Store = Outcome (*)(Disk&, std::string_view);
 }
 [[nodiscard]] constexpr Attribute read_write(std::string_view name, Show show, Store store) {
   return {name, 0644, show, store, {}};
+}
+/// What belongs to a scheduler, and is gone with it: ENODEV.
+[[nodiscard]] constexpr Attribute tunable(std::string_view name, Shown (*show)(Disk&),
+                                          Store store) {
+  return {name, 0644, nullptr, store, {}, show};
+}
+/// A file of the debug tree, for its owner only.
+[[nodiscard]] constexpr Attribute debug_file(std::string_view name, Show show) {
+  return {name, 0400, show, nullptr, {}};
+}
+/// The same of a scheduler.
+[[nodiscard]] constexpr Attribute scheduler_debug_file(std::string_view name,
+                                                       Shown (*show)(Disk&)) {
+  return {name, 0400, nullptr, nullptr, {}, show};
 }
 /// `text` with its newline.
 [[nodiscard]] constexpr Attribute constant(std::string_view name, std::string_view text) {
@@ -91,5 +124,9 @@ struct DirectoryTable {
 /// What is below block/DISK and below kernel/debug/block/DISK.
 [[nodiscard]] std::span<const DirectoryTable> disk_directories();
 [[nodiscard]] std::span<const DirectoryTable> debug_directories();
+
+/// Files of queue/iosched and of the debug directory sched/, by scheduler.
+[[nodiscard]] std::span<const Attribute> mq_deadline_files();
+[[nodiscard]] std::span<const Attribute> mq_deadline_debug_files();
 
 }  // namespace elevd::sysfs

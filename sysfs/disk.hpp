@@ -21,9 +21,12 @@
 
 namespace elevd::sysfs {
 
+class Tree;
+
 struct Disk {
   std::string name;
   sched::RequestQueue* queue = nullptr;
+  Tree* tree = nullptr;  ///< set by Tree::add_disk
   std::span<const SchedulerType> schedulers = available_schedulers();
   std::function<sched::Instant()> now;
 

@@ -82,10 +82,6 @@ constexpr Attribute kBackingFiles[] = {
 };
 static_assert(sorted_by_name(kBackingFiles));
 
-constexpr DirectoryTable kDebugDirectories[] = {
-    {"", {}},
-};
-
 }  // namespace
 
 std::span<const Attribute> disk_files() { return kDiskFiles; }
@@ -97,7 +93,5 @@ std::span<const DirectoryTable> disk_directories() {
   };
   return directories;
 }
-
-std::span<const DirectoryTable> debug_directories() { return kDebugDirectories; }
 
 }  // namespace elevd::sysfs

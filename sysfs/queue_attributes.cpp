@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <memory>
+#include <new>
 #include <utility>
 
 #include "attribute.hpp"
 #include "grammar.hpp"
+#include "tree.hpp"
 
 namespace elevd::sysfs {
 namespace {
@@ -58,19 +61,46 @@ std::string show_scheduler(Disk& disk) {
   return format_schedulers(disk.schedulers, disk.queue->scheduler());
 }
 
+/// What a switch carries from one step to the next: the new elevator, then the old one.
+struct Switch {
+  sched::RequestQueue::Attachment attachment;
+  bool done = false;
+};
+
 /// A valid name always is a Change, also the active one: it stands in line behind a switch that is
 /// going on, and the last one written wins. None on none runs in full, the others are left alone.
 Outcome store_scheduler(Disk& disk, std::string_view text) {
-  const auto type = parse_scheduler(text, disk.schedulers);
-  if (!type) return Refused{type.error()};
-  return Change{ChangeKind::scheduler,
-                [&disk, type = *type] {
-                  const bool none = type == &disk.schedulers.front();
-                  if (!none && disk.queue->scheduler() == type->name) return 0;
-                  disk.queue->set_elevator(none ? nullptr : type->make());
-                  return 0;
-                },
-                {}};
+  const auto parsed = parse_scheduler(text, disk.schedulers);
+  if (!parsed) return Refused{parsed.error()};
+  const SchedulerType* const type = *parsed;
+  const auto going = std::make_shared<Switch>();
+  const auto prepare = [&disk, type, going] {
+    if (type->make == nullptr || disk.queue->scheduler() == type->name) return 0;
+    try {
+      going->attachment = disk.queue->prepare(type->make());
+    } catch (const std::bad_alloc&) {
+      return ENOMEM;
+    }
+    return 0;
+  };
+  Change change;
+  change.kind = ChangeKind::scheduler;
+  change.prepare = prepare;
+  change.apply = [&disk, type, going, prepare] {
+    if (type->make != nullptr && disk.queue->scheduler() == type->name) return 0;
+    if (type->make != nullptr && going->attachment.elevator == nullptr) {
+      if (const int error = prepare(); error != 0) return error;
+    }
+    going->attachment = disk.queue->attach(std::move(going->attachment));
+    going->done = true;
+    return 0;
+  };
+  change.publish = [&disk, type, going] {
+    if (!going->done) return;
+    going->attachment = {};
+    if (disk.tree != nullptr) disk.tree->publish_scheduler(disk.name, *type);
+  };
+  return change;
 }
 
 Outcome store_nr_requests(Disk& disk, std::string_view text) {
@@ -80,17 +110,43 @@ Outcome store_nr_requests(Disk& disk, std::string_view text) {
   const std::uint32_t wanted = std::max(*written, sched::kMinRequests);
   if (*written == shown || wanted == shown) return Done{};
   if (wanted > disk.queue->max_requests()) return Refused{EINVAL};
-  return Change{ChangeKind::depth,
-                [&disk, wanted] {
-                  if (wanted > disk.queue->max_requests()) return EINVAL;
-                  disk.queue->set_nr_requests(wanted);
-                  return 0;
-                },
-                {}};
+  const auto tags = std::make_shared<std::unique_ptr<sched::TagMap>>();
+  const auto prepare = [&disk, wanted, tags] {
+    try {
+      *tags = disk.queue->prepare_requests(wanted);
+    } catch (const std::bad_alloc&) {
+      return ENOMEM;
+    }
+    return 0;
+  };
+  Change change;
+  change.kind = ChangeKind::depth;
+  change.prepare = prepare;
+  change.apply = [&disk, wanted, tags, prepare] {
+    if (wanted > disk.queue->max_requests()) return EINVAL;
+    if (*tags == nullptr) {
+      if (const int error = prepare(); error != 0) return error;
+    }
+    disk.queue->set_nr_requests(wanted, std::move(*tags));
+    return 0;
+  };
+  return change;
 }
 
-/// Only a scheduler has an asynchronous depth of its own, and there is none yet.
-Outcome store_async_depth(Disk&, std::string_view) { return Refused{EINVAL}; }
+/// Only a scheduler has an asynchronous depth of its own.
+Outcome store_async_depth(Disk& disk, std::string_view text) {
+  const auto written = parse_u32(text);
+  if (!written) return Refused{written.error()};
+  if (*written == 0 || disk.queue->scheduler() == disk.schedulers.front().name) {
+    return Refused{EINVAL};
+  }
+  Change change;
+  change.kind = ChangeKind::depth;
+  change.apply = [&disk, wanted = *written] {
+    return disk.queue->set_async_depth(wanted) ? 0 : EINVAL;
+  };
+  return change;
+}
 
 // --- limits --------------------------------------------------------------------------------------
 

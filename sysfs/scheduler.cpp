@@ -3,20 +3,31 @@
 
 #include <cerrno>
 
+#include "attribute.hpp"
 #include "grammar.hpp"
+#include "sched/mq_deadline.hpp"
 
 namespace elevd::sysfs {
 namespace {
 
 constexpr std::string_view kNone = "none";
 
+template <class Elevator>
+std::unique_ptr<sched::Elevator> make() {
+  return std::make_unique<Elevator>();
+}
+
 constexpr SchedulerType kSchedulers[] = {
     {kNone, {}, nullptr},
+    {sched::MqDeadline::kName, "deadline", make<sched::MqDeadline>, mq_deadline_files,
+     mq_deadline_debug_files},
 };
 
 }  // namespace
 
 std::span<const SchedulerType> available_schedulers() { return kSchedulers; }
+
+std::string_view default_scheduler() { return sched::MqDeadline::kName; }
 
 tl::expected<const SchedulerType*, int> parse_scheduler(std::string_view text,
                                                         std::span<const SchedulerType> schedulers) {

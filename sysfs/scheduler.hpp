@@ -17,14 +17,22 @@
 
 namespace elevd::sysfs {
 
+struct Attribute;
+
 struct SchedulerType {
   std::string_view name;
   std::string_view alias;  ///< a second name that is taken, not shown; empty: there is none
-  std::unique_ptr<sched::Elevator> (*make)() = nullptr;  ///< null for "none" only
+  std::unique_ptr<sched::Elevator> (*make)() = nullptr;   ///< null for "none" only
+  std::span<const Attribute> (*files)() = nullptr;        ///< of queue/iosched; null: it has none
+  std::span<const Attribute> (*debug_files)() = nullptr;  ///< of sched/ in the debug tree; likewise
 };
 
 /// Every scheduler that this build has.
 [[nodiscard]] std::span<const SchedulerType> available_schedulers();
+
+/// What a disk starts with when nobody says otherwise: it has one hardware queue, so mq-deadline
+/// (docs/spec/elevator-switch.md section 7).
+[[nodiscard]] std::string_view default_scheduler();
 
 /// The entry that `text` names, by the rules of the kernel with all their quirks: 15 bytes, and
 /// whatever begins with "none" is none. EINVAL: there is no such scheduler.

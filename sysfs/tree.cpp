@@ -34,6 +34,7 @@ Tree::Tree() {
 int Tree::add_disk(Disk& disk) {
   const std::lock_guard guard(mutex_);
   if (child(block_, disk.name) != 0) return EEXIST;
+  disk.tree = this;
   add_directories(block_, disk, disk_directories());
   add_directories(debug_block_, disk, debug_directories());
   return 0;
@@ -49,17 +50,30 @@ void Tree::remove_disk(std::string_view name) {
 int Tree::set_directory(std::string_view disk, std::string_view path,
                         std::span<const Attribute> rows) {
   const std::lock_guard guard(mutex_);
+  return replace_directory(child(block_, disk), path, rows);
+}
+
+int Tree::replace_directory(Inode top, std::string_view path, std::span<const Attribute> rows) {
   const auto [above, name] = split_last(path);
-  const Inode of_disk = child(block_, disk);
-  const Inode parent = of_disk == 0 ? 0 : walk(of_disk, above);
+  const Inode parent = top == 0 ? 0 : walk(top, above);
   if (parent == 0) return ENOENT;
   if (nodes_.at(parent).row != nullptr) return ENOTDIR;
   if (const Inode old = child(parent, name); old != 0) remove_node(old);
   if (rows.empty()) return 0;
-  Disk* const owner = nodes_.at(of_disk).disk;
+  Disk* const owner = nodes_.at(top).disk;
   const Inode directory = add_node(parent, name, owner, nullptr);
   for (const Attribute& row : rows) add_node(directory, row.name, owner, &row);
   return 0;
+}
+
+void Tree::publish_scheduler(std::string_view disk, const SchedulerType& type) {
+  const std::lock_guard guard(mutex_);
+  const auto rows = [](auto* files) {
+    return files == nullptr ? std::span<const Attribute>{} : files();
+  };
+  [[maybe_unused]] int gone =
+      replace_directory(child(block_, disk), "queue/iosched", rows(type.files));
+  gone = replace_directory(child(debug_block_, disk), "sched", rows(type.debug_files));
 }
 
 tl::expected<NodeStatus, int> Tree::lookup(Inode parent, std::string_view name) const {
@@ -107,6 +121,7 @@ tl::expected<std::string, int> Tree::show(Inode inode) const {
   if (!node) return tl::unexpected(node.error());
   const Attribute* const row = (*node)->row;
   if (row == nullptr) return tl::unexpected(EISDIR);
+  if (row->show_or_fail != nullptr) return row->show_or_fail(*(*node)->disk);
   if (row->show == nullptr) return std::string(row->constant);
   return row->show(*(*node)->disk);
 }

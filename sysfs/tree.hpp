@@ -64,6 +64,10 @@ class Tree {
   [[nodiscard]] int set_directory(std::string_view disk, std::string_view path,
                                   std::span<const Attribute> rows);
 
+  /// Shows the files of the scheduler that `disk` has now: replaces queue/iosched and, in the debug
+  /// tree, sched/. No effect if there is no such disk any more.
+  void publish_scheduler(std::string_view disk, const SchedulerType& type);
+
   [[nodiscard]] tl::expected<NodeStatus, int> lookup(Inode parent, std::string_view name) const;
   [[nodiscard]] tl::expected<NodeStatus, int> status(Inode inode) const;
   /// Names in order, "." and ".." first. ENOTDIR.
@@ -98,6 +102,8 @@ class Tree {
   [[nodiscard]] Inode child(Inode parent, std::string_view name) const;  // 0: none
   [[nodiscard]] Inode walk(Inode from, std::string_view path) const;     // 0: none
   [[nodiscard]] NodeStatus describe(Inode inode, const Node& node) const;
+  [[nodiscard]] int replace_directory(Inode top, std::string_view path,
+                                      std::span<const Attribute> rows);
   Inode add_node(Inode parent, std::string_view name, Disk* disk, const Attribute* row);
   void add_directories(Inode parent, Disk& disk, std::span<const DirectoryTable> directories);
   void remove_node(Inode inode);

@@ -57,7 +57,7 @@ struct Bench {
   int store(std::string_view path, std::string_view text) const {
     const Outcome result = outcome(path, text);
     if (const auto* refused = std::get_if<Refused>(&result)) return refused->error;
-    if (const auto* change = std::get_if<Change>(&result)) return change->apply();
+    if (const auto* change = std::get_if<Change>(&result)) return carry_out(*change);
     return 0;
   }
 

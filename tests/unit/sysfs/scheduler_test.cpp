@@ -97,10 +97,57 @@ TEST_SUITE("scheduler") {
 
   TEST_CASE("the file lists what there is and refuses the rest") {
     const Bench bench;
-    CHECK(bench.show("queue/scheduler") == "[none] \n");
+    CHECK(bench.show("queue/scheduler") == "[none] mq-deadline \n");
     CHECK(bench.store("queue/scheduler", "none\n") == 0);
     CHECK(bench.store("queue/scheduler", "cfq\n") == EINVAL);
-    CHECK(bench.show("queue/scheduler") == "[none] \n");
+    CHECK(bench.show("queue/scheduler") == "[none] mq-deadline \n");
+  }
+
+  TEST_CASE("the default is mq-deadline, and there is one") {
+    CHECK(default_scheduler() == "mq-deadline");
+    CHECK(parse_scheduler(default_scheduler(), available_schedulers()).has_value());
+  }
+
+  TEST_CASE("a switch shows the files of the new scheduler and takes those of the old one away") {
+    const Bench bench;
+    CHECK(bench.of_disk("queue/iosched") == 0);
+    REQUIRE(bench.store("queue/scheduler", "deadline\n") == 0);
+    CHECK(bench.show("queue/scheduler") == "none [mq-deadline] \n");
+    CHECK(bench.show("queue/nr_requests") == "256\n");
+    CHECK(bench.show("queue/async_depth") == "256\n");
+    const Inode old = bench.of_disk("queue/iosched/fifo_batch");
+    REQUIRE(old != 0);
+    REQUIRE(bench.store("queue/iosched/fifo_batch", "2") == 0);
+    REQUIRE(bench.store("queue/nr_requests", "77") == 0);
+    SUBCASE("the same one again keeps everything, its open files too") {
+      REQUIRE(bench.store("queue/scheduler", "mq-deadline") == 0);
+      CHECK(bench.of_disk("queue/iosched/fifo_batch") == old);
+      CHECK(bench.show("queue/iosched/fifo_batch") == "2\n");
+      CHECK(bench.show("queue/nr_requests") == "77\n");
+    }
+    SUBCASE("another one and back has the defaults, in other files") {
+      REQUIRE(bench.store("queue/scheduler", "none") == 0);
+      CHECK(bench.of_disk("queue/iosched") == 0);
+      CHECK(bench.inode("kernel/debug/block/disk0/sched") == 0);
+      CHECK(bench.show("queue/nr_requests") == "128\n");
+      CHECK(bench.tree.show(old).error() == ENODEV);
+      REQUIRE(bench.store("queue/scheduler", "mq-deadline") == 0);
+      CHECK(bench.of_disk("queue/iosched/fifo_batch") != old);
+      CHECK(bench.tree.show(old).error() == ENODEV);
+      CHECK(bench.show("queue/iosched/fifo_batch") == "16\n");
+      CHECK(bench.show("queue/nr_requests") == "256\n");
+    }
+  }
+
+  TEST_CASE("tunables of another scheduler than there is are ENODEV, read and written") {
+    const Bench bench;
+    REQUIRE(bench.store("queue/scheduler", "mq-deadline") == 0);
+    const Inode file = bench.of_disk("queue/iosched/read_expire");
+    bench.disk.queue->set_elevator(nullptr);  // switched, and not published yet
+    CHECK(bench.tree.show(file).error() == ENODEV);
+    const Outcome outcome = bench.tree.store(file, "1");
+    REQUIRE(std::holds_alternative<Refused>(outcome));
+    CHECK(std::get<Refused>(outcome).error == ENODEV);
   }
 
   TEST_CASE("none on none is a change for a frozen queue, and brings the hardware depth back") {

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of a disk's debug directory: docs/spec/sysfs.md section 8, and `merge`, which is ours.
+#include <fmt/format.h>
+
+#include "attribute.hpp"
+#include "request_line.hpp"
+
+namespace elevd::sysfs {
+namespace {
+
+using sched::MergePoint;
+
+std::string show_state(Disk& disk) {
+  const sched::RequestQueue& queue = *disk.queue;
+  std::string text = "SAME_COMP";
+  if (queue.nomerges() == 2) text += "|NOMERGES";
+  if (queue.nomerges() == 1) text += "|NOXMERGES";
+  text += "|INIT_DONE|REGISTERED";
+  if (queue.quiesced()) text += "|QUIESCED";
+  return text + "\n";
+}
+
+/// Where merges were tried, left out because the elevator was contended, and made.
+std::string show_merge(Disk& disk) {
+  const sched::Stats stats = disk.queue->stats(disk.now());
+  const auto attempts = [&](MergePoint at) {
+    return stats.merge_attempts[static_cast<unsigned>(at)];
+  };
+  const auto hits = [&](MergePoint at) { return stats.merge_hits[static_cast<unsigned>(at)]; };
+  std::string text =
+      fmt::format("plug attempts={} hits={}\n", attempts(MergePoint::plug), hits(MergePoint::plug));
+  text += fmt::format("software_queue attempts={} hits={}\n", attempts(MergePoint::software_queue),
+                      hits(MergePoint::software_queue));
+  text += fmt::format("bio_merge attempts={} skips={} hits={}\n", attempts(MergePoint::bio_merge),
+                      stats.merge_skips, hits(MergePoint::bio_merge));
+  text += fmt::format("insert attempts={} hits={}\n", attempts(MergePoint::insert),
+                      hits(MergePoint::insert));
+  text += fmt::format("request hits={}\n", hits(MergePoint::request));
+  return text;
+}
+
+std::string format_tags(const sched::TagMapView& view) {
+  if (view.depth == 0) return {};
+  std::string text = fmt::format(
+      "nr_tags={}\nnr_reserved_tags=0\nactive_queues=0\n\nbitmap_tags:\n"
+      "depth={}\nbusy={}\ncleared={}\nbits_per_word={}\nmap_nr={}\n",
+      view.depth, view.depth, view.busy, view.cleared, view.bits_per_word, view.word_count);
+  text += fmt::format("alloc_hint={{{}}}\nwake_batch={}\nwake_index={}\nws_active={}\nws={{\n",
+                      fmt::join(view.hints, ", "), view.wake_batch, view.wake_index, view.parked);
+  for (const bool active : view.active) {
+    text += fmt::format("\t{{.wait={}}},\n", active ? "active" : "inactive");
+  }
+  text += fmt::format("}}\nround_robin={}\nmin_shallow_depth={}\n", view.round_robin ? 1 : 0,
+                      view.min_shallow_depth);
+  return text;
+}
+
+/// 16 bytes a line, in groups of two.
+std::string format_bitmap(const sched::TagMapView& view) {
+  std::string text;
+  for (std::size_t i = 0; i < view.bits.size(); ++i) {
+    if (i % 16 == 0) text += fmt::format("{}{:08x}:", i == 0 ? "" : "\n", i);
+    if (i % 2 == 0) text += ' ';
+    text += fmt::format("{:02x}", view.bits[i]);
+  }
+  if (!text.empty()) text += '\n';
+  return text;
+}
+
+constexpr Attribute kDebugFiles[] = {
+    debug_file("merge", show_merge),
+    debug_file("requeue_list", [](Disk&) { return std::string(); }),
+    debug_file("state", show_state),
+};
+static_assert(sorted_by_name(kDebugFiles));
+
+constexpr Attribute kHardwareQueueDebugFiles[] = {
+    debug_file("active", [](Disk&) { return std::string("0\n"); }),
+    debug_file("busy", [](Disk& disk) { return format_requests(disk.queue->view_busy()); }),
+    debug_file("dispatch", [](Disk& disk) { return format_requests(disk.queue->view_residual()); }),
+    debug_file("dispatch_busy",
+               [](Disk& disk) { return fmt::format("{}\n", disk.queue->dispatch_busy()); }),
+    debug_file("sched_tags", [](Disk& disk) { return format_tags(disk.queue->view_sched_tags()); }),
+    debug_file("sched_tags_bitmap",
+               [](Disk& disk) { return format_bitmap(disk.queue->view_sched_tags()); }),
+    debug_file("state",
+               [](Disk& disk) {
+                 return std::string(disk.queue->restart_marked() ? "SCHED_RESTART\n" : "\n");
+               }),
+    debug_file("tags", [](Disk& disk) { return format_tags(disk.queue->view_hardware_tags()); }),
+    debug_file("tags_bitmap",
+               [](Disk& disk) { return format_bitmap(disk.queue->view_hardware_tags()); }),
+    debug_file("type", [](Disk&) { return std::string("default\n"); }),
+};
+static_assert(sorted_by_name(kHardwareQueueDebugFiles));
+
+constexpr DirectoryTable kDebugDirectories[] = {
+    {"", kDebugFiles},
+    {"hctx0", kHardwareQueueDebugFiles},
+};
+
+}  // namespace
+
+std::span<const DirectoryTable> debug_directories() { return kDebugDirectories; }
+
+}  // namespace elevd::sysfs
