@@ -141,7 +141,12 @@ Result<void> Daemon::open_disks() {
 
 /// The same store code as the mounted tree; nothing is inside yet, so a change is made at once.
 Result<void> Daemon::apply_attributes(Served& served) {
-  for (const config::Attribute& attribute : config::ordered_attributes(served.disk->config())) {
+  std::vector<config::Attribute> attributes = config::ordered_attributes(served.disk->config());
+  if (!served.disk->config().scheduler) {
+    attributes.insert(attributes.begin(),
+                      {"scheduler", std::string(sysfs::default_scheduler()), "default"});
+  }
+  for (const config::Attribute& attribute : attributes) {
     sysfs::Inode at = sysfs::kRootInode;
     int error = 0;
     const std::string path = "block/" + served.disk->name() + "/queue/" + attribute.path;
@@ -158,7 +163,7 @@ Result<void> Daemon::apply_attributes(Served& served) {
     if (error == 0) {
       const sysfs::Outcome outcome = tree_.store(at, attribute.text);
       if (const auto* refused = std::get_if<sysfs::Refused>(&outcome)) error = refused->error;
-      if (const auto* change = std::get_if<sysfs::Change>(&outcome)) error = change->apply();
+      if (const auto* change = std::get_if<sysfs::Change>(&outcome)) error = carry_out(*change);
     }
     if (error != 0) {
       return tl::unexpected(Error{error,
