@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
     std::fputs("elevctl: standard output: write error\n", stderr);
     return elevd::daemon::kElevctlRefused;
   }
+  std::fputs(outcome.messages.c_str(), stderr);
   if (!outcome.error.empty()) std::fputs(("elevctl: " + outcome.error + "\n").c_str(), stderr);
   return outcome.status;
 }

@@ -11,6 +11,9 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <fstream>
+#include <iostream>
+#include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -19,11 +22,12 @@
 #include "config/number.hpp"
 #include "config/size.hpp"
 #include "config/text.hpp"
+#include "daemon/simulation.hpp"
 
 namespace elevd::daemon {
 namespace {
 
-constexpr std::array<std::string_view, 3> kCommands = {"list", "get", "set"};
+constexpr std::array<std::string_view, 4> kCommands = {"list", "get", "set", "simulate"};
 
 ElevctlOutcome refused(std::string error) { return {kElevctlRefused, {}, std::move(error)}; }
 ElevctlOutcome misused(std::string error) { return {kElevctlUsage, {}, std::move(error)}; }
@@ -233,13 +237,31 @@ struct Words {
   std::string disk;
   std::vector<std::string> attributes;
   std::vector<std::string> assignments;
+  std::string scenario;
+  bool dispatch = false;
+  bool summary = false;
+  bool json = false;
 };
 
 struct Commands {
   CLI::App* list = nullptr;
   CLI::App* get = nullptr;
   CLI::App* set = nullptr;
+  CLI::App* simulate = nullptr;
 };
+
+void declare_simulate(CLI::App& command, Words& words) {
+  command.add_option("FILE", words.scenario, "Scenario file, or - for standard input")
+      ->required()
+      ->type_name("");
+  CLI::Option* const dispatch = command.add_flag(
+      "--dispatch", words.dispatch, "Print what is given to the device, one request a line");
+  command
+      .add_flag("--summary", words.summary,
+                "Print one line a task: merges, sequential share, throughput, latencies")
+      ->excludes(dispatch);
+  command.add_flag("--json", words.json, "Print one JSON object a line instead of text");
+}
 
 Commands declare(CLI::App& app, Words& words, const ElevctlContext& context) {
   app.name("elevctl");
@@ -253,7 +275,10 @@ Commands declare(CLI::App& app, Words& words, const ElevctlContext& context) {
   commands.list = app.add_subcommand("list", "One line a disk");
   commands.get = app.add_subcommand("get", "Print attributes of a disk");
   commands.set = app.add_subcommand("set", "Store into attributes of a disk, in this order");
+  commands.simulate =
+      app.add_subcommand("simulate", "Run a scenario with a modelled device and a virtual clock");
   for (CLI::App* command : {commands.list, commands.get, commands.set}) command->fallthrough();
+  declare_simulate(*commands.simulate, words);
   const std::string paths = "path below queue/, or disk/ and a path below the disk's directory";
   commands.get->add_option("DISK", words.disk, "Name of the disk")->required()->type_name("");
   commands.get->add_option("ATTR", words.attributes, "Attributes: " + paths)
@@ -266,6 +291,25 @@ Commands declare(CLI::App& app, Words& words, const ElevctlContext& context) {
   return commands;
 }
 
+ElevctlOutcome simulate_file(const Words& words) {
+  std::string text;
+  if (words.scenario == "-") {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else {
+    std::ifstream file(words.scenario, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(file), {});
+    if (!file.is_open() || file.bad()) {
+      return misused(fmt::format("{}: cannot be read", config::quote(words.scenario)));
+    }
+  }
+  OutputOptions options;
+  if (words.dispatch) options.kind = OutputKind::dispatch;
+  if (words.summary) options.kind = OutputKind::summary;
+  options.json = words.json;
+  SimulationResult result = simulate_text(text, words.scenario, options);
+  return {result.status, std::move(result.output), {}, std::move(result.messages)};
+}
+
 // The line for what CLI11 refused.
 ElevctlOutcome parse_problem(const CLI::App& app, const CLI::ParseError& error) {
   const auto commands = app.get_subcommands();
@@ -273,6 +317,9 @@ ElevctlOutcome parse_problem(const CLI::App& app, const CLI::ParseError& error) 
   if (!extras.empty()) {
     const std::string word = config::quote(extras.front());
     if (extras.front().starts_with('-')) {
+      if (!commands.empty() && commands.front()->get_name() == "simulate") {
+        return misused(word + ": unknown option, expected --dispatch, --summary or --json");
+      }
       return misused(word + ": unknown option, expected -d DIR or --version");
     }
     if (!commands.empty()) return misused(word + ": unexpected argument");
@@ -335,6 +382,7 @@ ElevctlOutcome run_elevctl(int argc, const char* const* argv, const ElevctlConte
   if (app.get_subcommands().empty()) {
     return misused(fmt::format("no command, expected one of {}", config::joined(kCommands)));
   }
+  if (commands.simulate->parsed()) return simulate_file(words);
   const std::string directory = chosen_directory(words, context);
   if (directory.empty()) {
     return misused("no DIR: give -d DIR or set $ELEVD_DIR or $XDG_RUNTIME_DIR");

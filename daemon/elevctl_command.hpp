@@ -26,12 +26,14 @@ struct ElevctlContext {
 
 inline constexpr int kElevctlRefused = 1;  // a store, or a read of a file that is there
 inline constexpr int kElevctlUsage = 2;    // wrong words; no such tree, disk or attribute
+// The statuses of simulate are those of simulation.hpp.
 
 // What a run wants printed.
 struct ElevctlOutcome {
   int status = 0;
   std::string output;  // to standard output, whole lines
   std::string error;   // to standard error, one line without program name and newline, or empty
+  std::string messages = {};  // to standard error, whole lines as they are
 };
 
 // Runs one command line. argv[0] is skipped.

@@ -184,9 +184,9 @@ TEST_SUITE("elevctl") {
     };
     const std::string block = fake.block();
     for (const Row& row : std::vector<Row>{
-             {{}, "no command, expected one of list, get, set"},
+             {{}, "no command, expected one of list, get, set, simulate"},
              {{"lst"}, "'lst': unknown command, did you mean list?"},
-             {{"zebra"}, "'zebra': unknown command, expected one of list, get, set"},
+             {{"zebra"}, "'zebra': unknown command, expected one of list, get, set, simulate"},
              {{"-x"}, "'-x': unknown option, expected -d DIR or --version"},
              {{"list", "-x"}, "'-x': unknown option, expected -d DIR or --version"},
              {{"list", "fast"}, "'fast': unexpected argument"},
