@@ -16,6 +16,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <system_error>
 
 #include "log.hpp"
 #include "mounts.hpp"
@@ -29,6 +30,8 @@ constexpr unsigned kMaxOperations = 32768;
 constexpr std::chrono::milliseconds kBusyRetry{1000};
 constexpr int kLookMs = 10;  // how often a stop looks whether something is over
 constexpr int kRangeLookMs = 1000;
+constexpr std::chrono::seconds kStatusEvery{1};
+constexpr std::chrono::seconds kStopMargin{30};  // unmounting and the last flush
 constexpr sched::Duration kRangeModeTime{10'000'000'000};
 
 using Clock = std::chrono::steady_clock;
@@ -207,26 +210,45 @@ Result<void> Daemon::start_workers() {
       served.keeper->post([this, &disk = *served.disk] { turn_on_ranges(disk); });
     };
   }
+  if (auto done = start_threads(); !done) return done;
+  for (Served& served : disks_) {
+    call_on_workers([&disk = *served.disk](IoWorker& worker) { worker.add_disk(disk); });
+  }
+  return {};
+}
+
+/// Returns when every worker serves or has failed to.
+Result<void> Daemon::start_threads() {
   std::atomic<unsigned> starting{config_.workers};
   std::mutex mutex;
   std::string failure;
-  for (auto& worker : workers_) {
-    threads_.emplace_back([&starting, &mutex, &failure, &worker = *worker] {
+  const auto fail = [&mutex, &failure](const char* failed) {
+    const std::lock_guard guard(mutex);
+    failure = failed;
+  };
+  for (auto& owned : workers_) {
+    const auto serve = [this, &starting, &mutex, &fail, &worker = *owned] {
       worker.serve([&](const char* failed) {
         if (failed != nullptr) {
+          fail(failed);
+        } else {
           const std::lock_guard guard(mutex);
-          failure = failed;
+          serving_.push_back(&worker);
         }
         starting.fetch_sub(1);
         starting.notify_one();
       });
-    });
+    };
+    try {
+      threads_.emplace_back(serve);
+    } catch (const std::system_error& error) {
+      fail(error.what());
+      starting.fetch_sub(config_.workers - static_cast<unsigned>(threads_.size()));
+      break;
+    }
   }
   for (unsigned left = starting.load(); left != 0; left = starting.load()) starting.wait(left);
   if (!failure.empty()) return tl::unexpected(Error{EIO, "cannot start the workers: " + failure});
-  for (Served& served : disks_) {
-    call_on_workers([&disk = *served.disk](IoWorker& worker) { worker.add_disk(disk); });
-  }
   return {};
 }
 
@@ -283,9 +305,9 @@ void Daemon::run(const std::string& disk, sysfs::Change change,
 }
 
 void Daemon::call_on_workers(const std::function<void(IoWorker&)>& call) {
-  std::atomic<unsigned> left{static_cast<unsigned>(workers_.size())};
+  std::atomic<unsigned> left{static_cast<unsigned>(serving_.size())};
   std::list<CallCommand> commands;
-  for (auto& worker : workers_) {
+  for (IoWorker* worker : serving_) {
     commands.emplace_back(call, team_, left);
     worker->send(commands.back());
   }
@@ -420,13 +442,14 @@ void Daemon::turn_off_ranges(Disk& disk) {
 
 int Daemon::stop() {
   log(Level::notice, "stopping");
-  sd_notify(0, "STOPPING=1\nSTATUS=Draining");
+  tell_service_manager("STOPPING=1\nSTATUS=Unmounting");
   for (Served& served : disks_) served.keeper->cancel_changes();
   unmount_disks();
   if (!drain()) abandon();
   for (Served& served : disks_) served.keeper->stop();
   call_on_workers([](IoWorker& worker) { worker.front().fail_all(); });
   stop_workers();
+  tell_service_manager("STATUS=Flushing");
   const int status = flush_backings();
   control_->stop();
   {
@@ -463,14 +486,27 @@ void Daemon::unmount_disks() {
   }
 }
 
+/// With what is said goes how long it may take: stop_timeout is ours to keep, not the manager's.
+void Daemon::tell_service_manager(const std::string& what) const {
+  const auto most = std::chrono::duration_cast<std::chrono::microseconds>(config_.stop_timeout) +
+                    std::chrono::microseconds(kStopMargin);
+  sd_notify(0, fmt::format("{}\nEXTEND_TIMEOUT_USEC={}", what, most.count()).c_str());
+}
+
 /// False: it took too long, or a second signal came.
 bool Daemon::drain() {
   const Clock::time_point until = Clock::now() + config_.stop_timeout;
+  Clock::time_point tell = Clock::now();
   for (;;) {
     std::uint64_t inside = 0;
     for (Served& served : disks_)
       inside += served.disk->queue().inside() + served.disk->unaligned();
     if (inside == 0) return true;
+    if (Clock::now() >= tell) {
+      tell_service_manager(
+          fmt::format("STATUS=Draining, {} request{} left", inside, inside == 1 ? "" : "s"));
+      tell += kStatusEvery;
+    }
     if (signals_seen_ >= 2 || Clock::now() >= until) {
       log(Level::error, "{}: {} requests are answered with an error",
           signals_seen_ >= 2 ? "told twice to stop" : "the disks did not drain in time", inside);
@@ -506,6 +542,7 @@ void Daemon::stop_workers() {
   call_on_workers([](IoWorker& worker) { worker.stop(); });
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  serving_.clear();
 }
 
 }  // namespace elevd::daemon

@@ -54,6 +54,7 @@ class Daemon : public ChangeRunner {
   [[nodiscard]] Result<void> apply_attributes(Served& served);
   [[nodiscard]] Result<void> mount_disks();
   [[nodiscard]] Result<void> start_workers();
+  [[nodiscard]] Result<void> start_threads();
   [[nodiscard]] Result<void> start_control();
   void ask_attributes();
   void log_ready();
@@ -69,6 +70,7 @@ class Daemon : public ChangeRunner {
   void turn_off_ranges(Disk& disk);
   [[nodiscard]] int stop();
   void unmount_disks();
+  void tell_service_manager(const std::string& what) const;
   [[nodiscard]] bool drain();
   [[nodiscard]] int flush_backings();
   [[noreturn]] void abandon();
@@ -80,6 +82,7 @@ class Daemon : public ChangeRunner {
   sysfs::Tree tree_;
   WorkerTeam team_;
   std::vector<std::unique_ptr<IoWorker>> workers_;
+  std::vector<IoWorker*> serving_;  ///< those whose thread runs and has a ring
   std::vector<std::thread> threads_;
   std::unique_ptr<Control> control_;
   Descriptor signals_;  ///< a signalfd

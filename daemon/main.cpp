@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -102,9 +103,10 @@ int run(config::DaemonConfig config) {
     word = -1;
   };
   const bool daemonize = config.daemonize;
-  Daemon daemon(std::move(config));
-  if (const auto started = daemon.start(); !started) {
+  auto daemon = std::make_unique<Daemon>(std::move(config));
+  if (const auto started = daemon->start(); !started) {
     const int status = refuse(started.error().what, started.error().exit_status);
+    daemon.reset();  // when the parent ends, everything is as before
     tell_parent(status);
     return status;
   }
@@ -113,7 +115,7 @@ int run(config::DaemonConfig config) {
     tell_parent(kExitStopped);
     leave_terminal();
   }
-  return daemon.serve();
+  return daemon->serve();
 }
 
 int main_of(int argc, char** argv) {
