@@ -289,6 +289,8 @@ Result<std::string> read_whole(const std::string& path) {
 
 }  // namespace
 
+std::span<const std::string_view> top_key_names() { return kTopKeys; }
+
 Result<FileConfig> parse_toml(std::string_view text, std::string_view path,
                               std::span<const std::string_view> attributes) {
   try {

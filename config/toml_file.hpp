@@ -30,6 +30,9 @@ struct FileConfig {
   std::vector<DiskConfig> disks;  // in the order of the file
 };
 
+// The keys outside of disks; "disk", the tables of the disks, is one of them.
+std::span<const std::string_view> top_key_names();
+
 // Reads and checks a file. `attributes`: the writable queue attributes that exist, by their path
 // below queue/. Errors: EINVAL, or the errno of open or read ("FILE: No such file or directory").
 Result<FileConfig> load(const std::string& path, std::span<const std::string_view> attributes);
