@@ -54,17 +54,6 @@ sched::Instant FakeWorker::now() {
   return {std::chrono::duration_cast<std::chrono::nanoseconds>(since).count()};
 }
 
-/// Makes windows wider: called where the code under test calls the test.
-void FakeWorker::pause() {
-  const unsigned share = mood().pauses;
-  if (share == 0 || !random_.percent(share)) return;
-  if (random_.one_in(4)) {
-    std::this_thread::yield();
-    return;
-  }
-  for (unsigned spins = random_.below(200); spins > 0; --spins) sched::cpu_relax();
-}
-
 // --- The ring: events and sleep ---------------------------------------------------------------
 
 void FakeWorker::wake_up() {
@@ -85,7 +74,6 @@ void FakeWorker::completed(sched::Request& rq, int error, bool charged) {
 }
 
 void FakeWorker::submit(bool sleep, std::optional<sched::Instant> until) {
-  pause();
   std::uint64_t& to_wake = worker().to_wake;
   while (to_wake != 0) {
     const auto peer = static_cast<unsigned>(std::countr_zero(to_wake));
@@ -118,7 +106,6 @@ void FakeWorker::reap() {
     check(disk.tags_at_device[static_cast<std::uint32_t>(done.rq->tag)].exchange(false, kTestOrder),
           "a completion for a tag that was not at the device");
     done.rq->queue->complete(worker(), *done.rq, done.error);
-    pause();
   };
   {
     const std::lock_guard guard(mutex_);
@@ -164,7 +151,6 @@ void FakeWorker::refuse(sched::RequestQueue& queue, unsigned turns) {
 }
 
 unsigned FakeWorker::budget(sched::RequestQueue& queue) {
-  pause();
   const Mood& now_mood = mood();
   if (in_ring_ >= now_mood.in_ring) {
     refuse(queue, 0);
@@ -253,7 +239,6 @@ void FakeWorker::admit() {
     quota_.store(quota_.load(std::memory_order_relaxed) - 1, std::memory_order_seq_cst);
     fill(*slot);
     submit_slot(*slot);
-    pause();
   }
 }
 
@@ -433,10 +418,7 @@ void FakeWorker::request_event(sched::TraceEvent event, const sched::Request& rq
   if (event == sched::TraceEvent::request_merged) {
     team_.merged_requests.fetch_add(1, std::memory_order_relaxed);
   }
-  if (event != sched::TraceEvent::got_tag) {
-    pause();
-    return;
-  }
+  if (event != sched::TraceEvent::got_tag) return;
   team_.requests.fetch_add(1, std::memory_order_relaxed);
   Slot& slot = slot_of(rq.first->root());
   check(slot.home == this, "another worker than its owner placed a bio");
@@ -445,7 +427,7 @@ void FakeWorker::request_event(sched::TraceEvent event, const sched::Request& rq
   placed(slot, rq.length);
 }
 
-void FakeWorker::plug_event(sched::TraceEvent, unsigned, std::uint64_t, sched::Instant) { pause(); }
+void FakeWorker::plug_event(sched::TraceEvent, unsigned, std::uint64_t, sched::Instant) {}
 
 // --- Answers ----------------------------------------------------------------------------------
 

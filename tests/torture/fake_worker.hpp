@@ -106,7 +106,6 @@ class FakeWorker : public daemon::WorkerLoop,
   };
 
   [[nodiscard]] const Mood& mood() const { return team_.moods[team_.mood.load(kTestOrder)]; }
-  void pause();
   void refuse(sched::RequestQueue& queue, unsigned turns);
   void reap_refusals(bool reaped);
   void note_served(const sched::Request& rq, int error);

@@ -16,7 +16,7 @@ namespace {
       "elevd_torture: '%.*s' is wrong\n"
       "usage: elevd_torture [--seed N] [--bios N] [--workers 1..16] [--disks 1..8]\n"
       "                     [--depth 1..1024] [--patience SECONDS] [--preempt MICROSECONDS]\n"
-      "                     [--no-elevators] [--no-freezes] [--verbose]\n",
+      "                     [--no-elevators] [--no-freezes] [--small-rounds] [--verbose]\n",
       static_cast<int>(argument.size()), argument.data());
   std::exit(2);
 }
@@ -54,12 +54,12 @@ Options parse(int count, char** arguments) {
       options.depth = number<std::uint32_t>(count, arguments, at, 1, 1024);
     } else if (name == "--patience") {
       options.patience = number<unsigned>(count, arguments, at, 1, 3600);
-    } else if (name == "--preempt") {
-      options.preempt = number<unsigned>(count, arguments, at, 1, 1'000'000);
     } else if (name == "--no-elevators") {
       options.elevators = false;
     } else if (name == "--no-freezes") {
       options.freezes = false;
+    } else if (name == "--small-rounds") {
+      options.small_rounds = true;
     } else if (name == "--verbose") {
       options.verbose = true;
     } else {

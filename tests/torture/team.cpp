@@ -111,6 +111,7 @@ Mood make_mood(Random& random, const Options& options) {
               : size < 15 ? tags_each + random.between(1, 8)
               : size < 19 ? random.between(5, 40)
                           : 400;
+  if (options.small_rounds) mood.bios = random.between(1, 3);
   mood.burst = random.percent(50) ? random.between(1, 3) : random.between(4, 40);
   mood.disks = random.percent(50) ? 1 : random.between(1, options.disks);
   const unsigned completions = random.below(4);
@@ -123,7 +124,8 @@ Mood make_mood(Random& random, const Options& options) {
   mood.sequential = random.percent(40) ? 0 : random.between(20, 95);
   mood.flushes = random.percent(50) ? 0 : random.between(5, 80);
   mood.odd = random.percent(50) ? 0 : random.between(2, 30);
-  mood.pauses = random.percent(60) ? 0 : random.between(1, 15);
+  constexpr unsigned kInterruptions[] = {0, 50, 200, 1000, 4000, 16000};
+  mood.interruptions = kInterruptions[random.below(6)];
   mood.one_class = random.percent(30);
   mood.together = random.percent(60);
   return mood;

@@ -65,11 +65,11 @@ struct Mood {
   unsigned errors = 0;
   unsigned in_ring = 1;  ///< requests in flight per worker
   unsigned sequential = 0;
-  unsigned flushes = 0;    ///< flushes, FUA and PREFLUSH writes
-  unsigned odd = 0;        ///< discards, write zeroes, misaligned, no-wait and at-head bios
-  unsigned pauses = 0;     ///< a thread spins or yields where the code under test calls the test
-  bool one_class = false;  ///< reads only
-  bool together = false;   ///< workers begin the round at the same time
+  unsigned flushes = 0;        ///< flushes, FUA and PREFLUSH writes
+  unsigned odd = 0;            ///< discards, write zeroes, misaligned, no-wait and at-head bios
+  unsigned interruptions = 0;  ///< one in so many hooks, see interruption.hpp
+  bool one_class = false;      ///< reads only
+  bool together = false;       ///< workers begin the round at the same time
 };
 
 struct Disk {

@@ -9,8 +9,8 @@
 
 #include "device.hpp"
 #include "fake_worker.hpp"
+#include "interruption.hpp"
 #include "options.hpp"
-#include "preemption.hpp"
 #include "report.hpp"
 #include "steering.hpp"
 #include "team.hpp"
@@ -49,6 +49,7 @@ void play_round(Team& team, Random& random) {
   if (sum == 0) return;
   const std::uint32_t done = team.rounds_done.load();
   team.mood.store(mood);
+  set_interruptions(team.moods[mood].interruptions);
   team.unanswered.store(sum);
   team.arrived.store(0);
   for (std::size_t i = 0; i < team.workers.size(); ++i) team.workers[i]->set_quota(quotas[i]);
@@ -78,11 +79,11 @@ void check_sums(const Team& team) {
 }
 
 int torture(const Options& options) {
-  std::printf("elevd_torture --seed %llu --bios %llu --workers %u --disks %u --depth %u%s%s\n",
-              static_cast<unsigned long long>(options.seed),
-              static_cast<unsigned long long>(options.bios), options.workers, options.disks,
-              options.depth, options.elevators ? "" : " --no-elevators",
-              options.freezes ? "" : " --no-freezes");
+  std::printf(
+      "elevd_torture --seed %llu --bios %llu --workers %u --disks %u --depth %u%s%s%s\n",
+      static_cast<unsigned long long>(options.seed), static_cast<unsigned long long>(options.bios),
+      options.workers, options.disks, options.depth, options.elevators ? "" : " --no-elevators",
+      options.freezes ? "" : " --no-freezes", options.small_rounds ? " --small-rounds" : "");
   std::fflush(stdout);
   const auto started = std::chrono::steady_clock::now();
   Team team(options);
@@ -90,8 +91,7 @@ int torture(const Options& options) {
   std::vector<std::thread> threads;
   for (const auto& worker : team.workers) {
     threads.emplace_back([&worker, &options] {
-      // Different times, so that workers meet in every way.
-      const Preemption preemption(options.preempt + 7 * worker->worker().index());
+      take_part_in_interruptions(options.seed, worker->worker().index());
       worker->run();
     });
   }
