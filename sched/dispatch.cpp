@@ -13,6 +13,12 @@ namespace {
 
 constexpr std::int64_t kNsPerMs = 1'000'000;
 
+/// Nanoseconds, 0 if `begin` was read from the clock of a worker that is ahead: each reads it once
+/// a turn.
+std::uint64_t time_since(Instant begin, Instant now) {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>((now - begin).ns, 0));
+}
+
 unsigned direction(Op op) { return op == Op::read ? 0 : 1; }
 
 }  // namespace
@@ -351,7 +357,7 @@ void RequestQueue::complete_flush_step(Worker& worker, Request& rq) {
       GroupCounters& group =
           context(worker).counters.groups[static_cast<unsigned>(StatGroup::flush)];
       group.ios.add(1);
-      group.ticks_ns.add(static_cast<std::uint64_t>((worker.now - rq.allocated).ns));
+      group.ticks_ns.add(time_since(rq.allocated, worker.now));
     }
     // Without a scheduler the tag is only borrowed from the first waiter.
     if (rq.internal_tag >= 0) free_hardware_tag(worker, rq);
@@ -390,7 +396,7 @@ void RequestQueue::finish_request(Worker& worker, Request& rq) {
     GroupCounters& group = counters.groups[static_cast<unsigned>(stat_group(rq.op))];
     group.ios.add(1);
     group.sectors.add(rq.length.value);
-    group.ticks_ns.add(static_cast<std::uint64_t>((worker.now - rq.allocated).ns));
+    group.ticks_ns.add(time_since(rq.allocated, worker.now));
     counters.freed[direction(rq.op)].add(1);
   }
   if (elevator_ && (rq.flags & kRqStarted) != 0) {

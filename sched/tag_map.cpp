@@ -37,25 +37,37 @@ void TagMap::unpark(Bio& bio, BioList& woken) {
   woken.push_back(bio);
 }
 
-/// Wakes at most `most` bios, going round robin; the index advances before a queue is looked at,
-/// so a queue need not be emptied first.
+/// Wakes at most `most` bios, those first that wait longest. Bios are parked round robin, so this
+/// goes round the queues as the kernel does; but whoever was woken and found no tag kept its
+/// number, and is not behind those that came later (docs/architecture.md, rule 7).
 void TagMap::wake(std::uint32_t most, BioList& woken) {
-  unsigned index = wake_index_.load(std::memory_order_relaxed);
-  unsigned empty_in_a_row = 0;
-  while (most > 0 && empty_in_a_row < kWaitQueues) {
-    BioList& queue = queues_[index];
-    index = (index + 1) % kWaitQueues;
-    if (queue.empty()) {
-      ++empty_in_a_row;
-      continue;
+  for (; most > 0; --most) {
+    unsigned oldest = kWaitQueues;
+    for (unsigned q = 0; q < kWaitQueues; ++q) {
+      if (queues_[q].empty()) continue;
+      if (oldest == kWaitQueues ||
+          queues_[q].front().wait_number < queues_[oldest].front().wait_number) {
+        oldest = q;
+      }
     }
-    empty_in_a_row = 0;
-    Bio& bio = queue.front();
-    queue.pop_front();
+    if (oldest == kWaitQueues) return;
+    Bio& bio = queues_[oldest].front();
+    queues_[oldest].pop_front();
     unpark(bio, woken);
-    --most;
+    wake_index_.store((oldest + 1) % kWaitQueues, std::memory_order_relaxed);
   }
-  wake_index_.store(index, std::memory_order_relaxed);
+}
+
+/// Links `bio` into a queue by its number; all but woken ones get the next.
+void TagMap::park(Bio& bio, BioList& queue, bool was_woken) {
+  auto at = queue.end();
+  if (was_woken) {
+    at = queue.begin();
+    while (at != queue.end() && at->wait_number < bio.wait_number) ++at;
+  } else {
+    bio.wait_number = ++wait_numbers_;
+  }
+  queue.insert(at, bio);
 }
 
 void TagMap::wake_less_limited(unsigned depth_class, BioList& woken) {
@@ -85,22 +97,23 @@ std::int32_t TagMap::get_or_park(Bio& bio, unsigned worker, DepthLimit limit, bo
   const LockGuard guard(wait_lock_);
   const bool was_woken = (bio.flags & kBioWoken) != 0;
   const bool others_wait = somebody_waits(limit.depth_class);
+  const std::uint64_t old_count = was_woken ? one(bio.depth_class) : 0;
   if (was_woken) {
-    // It goes from woken to parked: its old count ends here, a new one begins below.
-    waiting_.fetch_sub(one(bio.depth_class), std::memory_order_seq_cst);
     --woken_unserved_;
     bio.flags = static_cast<BioFlags>(bio.flags & ~kBioWoken);
   }
   bio.depth_class = static_cast<std::uint8_t>(limit.depth_class);
   const std::uint64_t count = one(bio.depth_class);
-  queues_[park_index_].push_back(bio);
-  waiting_.fetch_add(count, std::memory_order_seq_cst);
+  BioList& queue = queues_[park_index_];
+  park(bio, queue, was_woken);
+  // From woken to parked in one step: in between a new bio would overtake it.
+  waiting_.fetch_add(count - old_count, std::memory_order_seq_cst);
   parked_.fetch_add(count, std::memory_order_seq_cst);
   if (privileged || !others_wait) {
     // Counted first, tried then: whoever frees a tag from now on sees the count.
     const std::int32_t tag = bitmap_.get(worker, limit.shallow);
     if (tag >= 0) {
-      queues_[park_index_].pop_back();
+      queue.erase(queue.iterator_to(bio));
       waiting_.fetch_sub(count, std::memory_order_seq_cst);
       parked_.fetch_sub(count, std::memory_order_seq_cst);
       if (was_woken) wake_idle_tags(woken);

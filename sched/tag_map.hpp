@@ -57,7 +57,8 @@ class TagMap {
     return (waiting_.load(std::memory_order_seq_cst) & classes_up_to(depth_class)) != 0;
   }
 
-  /// Parks `bio` at the tail of the next wait queue, unless a try made then gives a tag, which is
+  /// Parks `bio` at the tail of the next wait queue (one that was woken and got nothing: before
+  /// those that came later), unless a try made then gives a tag, which is
   /// returned (-1: parked). A new bio makes no try while somebody waits before it; a privileged one
   /// (it was woken, or has begun) always does, and if it was woken and fails adds to `woken` a less
   /// limited bio that may have more luck. REQUIRES: the plug of the worker is empty.
@@ -106,6 +107,7 @@ class TagMap {
   }
 
   void wake(std::uint32_t most, BioList& woken) ELEVD_REQUIRES(wait_lock_);
+  void park(Bio& bio, BioList& queue, bool was_woken) ELEVD_REQUIRES(wait_lock_);
   void wake_less_limited(unsigned depth_class, BioList& woken) ELEVD_REQUIRES(wait_lock_);
   void wake_idle_tags(BioList& woken) ELEVD_REQUIRES(wait_lock_);
   void unpark(Bio& bio, BioList& woken) ELEVD_REQUIRES(wait_lock_);
@@ -118,6 +120,7 @@ class TagMap {
   Lock wait_lock_;
   std::array<BioList, kWaitQueues> queues_ ELEVD_GUARDED_BY(wait_lock_);
   unsigned park_index_ ELEVD_GUARDED_BY(wait_lock_) = 0;
+  std::uint64_t wait_numbers_ ELEVD_GUARDED_BY(wait_lock_) = 0;
   std::uint64_t completions_ ELEVD_GUARDED_BY(wait_lock_) = 0;
   std::uint64_t wakeups_ ELEVD_GUARDED_BY(wait_lock_) = 0;
   std::uint32_t woken_unserved_ ELEVD_GUARDED_BY(wait_lock_) = 0;

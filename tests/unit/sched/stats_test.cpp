@@ -64,6 +64,20 @@ TEST_SUITE("stats") {
     CHECK(group(stats, StatGroup::write).ticks_ms == 20);
   }
 
+  TEST_CASE("a worker whose clock is behind the one that allocated takes no time off") {
+    Bench bench({.workers = 2});
+    bench.burst("R1000 W2000 F");
+    bench.worker(1).now = bench.now() + Duration{-1'000'000};
+    while (!bench.held.empty()) {
+      bench.complete(0, 1);
+      bench.settle();
+    }
+    const Stats stats = bench.stats();
+    CHECK(group(stats, StatGroup::read).ticks_ms == 0);
+    CHECK(group(stats, StatGroup::write).ticks_ms == 0);
+    CHECK(group(stats, StatGroup::flush).ticks_ms == 0);
+  }
+
   TEST_CASE("times below a millisecond add up in the ticks") {
     Bench bench;
     for (unsigned n = 0; n < 10; ++n) {

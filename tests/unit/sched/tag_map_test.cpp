@@ -235,7 +235,7 @@ TEST_SUITE("tag map") {
     CHECK(map.woken_text() == "1 77 ");
   }
 
-  TEST_CASE("a woken bio that finds no tag parks at the tail") {
+  TEST_CASE("a woken bio that finds no tag is not behind those that came later") {
     FullMap map(128, 1);
     map.want();
     map.want();
@@ -246,7 +246,7 @@ TEST_SUITE("tag map") {
     CHECK(map.resume() == -1);
     CHECK(map.tags.waiting() == 2);
     map.free(2);
-    CHECK(map.woken_text() == "2 1 ");
+    CHECK(map.woken_text() == "1 2 ");
   }
 
   TEST_CASE("a woken bio that finds no tag for its class passes the wake-up on") {
@@ -260,10 +260,10 @@ TEST_SUITE("tag map") {
     CHECK(map.woken_text() == "3 ");
     CHECK(map.resume() == 15);
     map.free_tag(4);
-    CHECK(map.woken_text() == "2 ");
+    CHECK(map.woken_text() == "1 ");
     CHECK(map.resume(kAsync) == 4);
     map.free_tag(8);
-    CHECK(map.woken_text() == "1 ");
+    CHECK(map.woken_text() == "2 ");
     CHECK(map.resume(kAsync) == 8);
     CHECK(map.tags.waiting() == 0);
   }
