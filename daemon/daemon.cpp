@@ -144,12 +144,12 @@ Result<void> Daemon::open_disks() {
 
 /// The same store code as the mounted tree; nothing is inside yet, so a change is made at once.
 Result<void> Daemon::apply_attributes(Served& served) {
-  std::vector<config::Attribute> attributes = config::ordered_attributes(served.disk->config());
-  if (!served.disk->config().scheduler) {
-    attributes.insert(attributes.begin(),
-                      {"scheduler", std::string(sysfs::default_scheduler()), "default"});
+  config::DiskConfig wanted = served.disk->config();
+  if (!wanted.scheduler) {
+    wanted.scheduler = std::string(sysfs::default_scheduler());
+    wanted.scheduler_origin = "default";
   }
-  for (const config::Attribute& attribute : attributes) {
+  for (const config::Attribute& attribute : config::ordered_attributes(wanted)) {
     sysfs::Inode at = sysfs::kRootInode;
     int error = 0;
     const std::string path = "block/" + served.disk->name() + "/queue/" + attribute.path;

@@ -12,6 +12,16 @@ std::uint64_t next_sequence() {
   return ++last;
 }
 
+DeviceTiming timing_of(const config::ModelSpec& model) {
+  DeviceTiming timing;
+  timing.seek = model.kind == config::ModelSpec::Kind::seek;
+  timing.service = {model.service.count()};
+  timing.parallel = model.parallel;
+  timing.sequential = {model.sequential.count()};
+  timing.random = {model.random.count()};
+  return timing;
+}
+
 std::string backing_text(const config::BackingSpec& spec) {
   switch (spec.kind) {
     case config::BackingSpec::Kind::ram:
@@ -65,6 +75,10 @@ Disk::Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, u
   facts_.backing = backing_text(config.backing);
   for (unsigned w = 0; w < workers; ++w) {
     facts_.cpu_list += (w == 0 ? "" : ", ") + std::to_string(w);
+  }
+  if (config.model.kind != config::ModelSpec::Kind::none) {
+    // One more than the hardware tags: a FLUSH borrows one.
+    model_ = std::make_unique<ModelledDevice>(timing_of(config.model), queue_.queue_depth() + 1);
   }
   facts_.read_ahead_kb = sysfs::default_read_ahead_kb(queue_.limits());
 }

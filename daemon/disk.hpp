@@ -19,6 +19,7 @@
 #include "config/config.hpp"
 #include "disk_connection.hpp"
 #include "freezer.hpp"
+#include "modelled_device.hpp"
 #include "range_table.hpp"
 #include "sched/request_queue.hpp"
 #include "sysfs/disk.hpp"
@@ -42,6 +43,8 @@ class Disk {
   [[nodiscard]] bool has_connection() const { return connection_ != nullptr; }
   [[nodiscard]] Freezer& freezer() { return *freezer_; }
   [[nodiscard]] std::shared_ptr<Freezer> shared_freezer() { return freezer_; }
+  /// Null: the backing itself sets the pace.
+  [[nodiscard]] ModelledDevice* model() { return model_.get(); }
   [[nodiscard]] sysfs::Disk& facts() { return facts_; }
   [[nodiscard]] std::uint64_t bytes() const { return backing_->geometry().bytes; }
 
@@ -79,6 +82,7 @@ class Disk {
   std::shared_ptr<Freezer> freezer_;
   std::unique_ptr<DiskConnection> connection_;
   sysfs::Disk facts_;
+  std::unique_ptr<ModelledDevice> model_;
   RangeTable ranges_;
   std::atomic<std::uint32_t> unaligned_{0};
   std::atomic<std::int64_t> last_unaligned_ns_{0};

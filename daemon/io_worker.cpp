@@ -74,11 +74,13 @@ void IoWorker::serve(const std::function<void(const char* failure)>& ready) {
 
 void IoWorker::add_disk(Disk& disk) {
   queues_.push_back(&disk.queue());
+  if (disk.model() != nullptr) modelled_.push_back(&disk);
   front_->add(disk);
 }
 
 void IoWorker::remove_disk(Disk& disk) {
   std::erase(queues_, &disk.queue());
+  std::erase(modelled_, &disk);
   std::erase(starved_, &disk.queue());
   front_->remove(disk);
 }
@@ -143,6 +145,7 @@ void IoWorker::reap() {
   });
   if (memory_freed_ && !starved_.empty()) run_starved();
   memory_freed_ = false;
+  look_at_models();
 }
 
 bool IoWorker::may_sleep() {
@@ -211,13 +214,13 @@ int IoWorker::do_inline(Disk& disk, sched::Op op, const sched::Bio& bio, FrontRe
 }
 
 bool IoWorker::issue_inline(Disk& disk, sched::Request& rq) {
+  const bool shown = rq.op == sched::Op::read && show_views(disk, rq);
+  if (rq.op == sched::Op::read && !shown && !find_memory(rq)) return false;
+  at_device(disk, rq);
   int error = 0;
   if (rq.op == sched::Op::flush) {
     error = -disk.backing().flush();
-  } else if (rq.op == sched::Op::read && show_views(disk, rq)) {
-    // The answer is sent from the stored bytes: nothing to copy.
-  } else {
-    if (rq.op == sched::Op::read && !find_memory(rq)) return false;
+  } else if (!shown) {  // else the answer is sent from the stored bytes: nothing to copy
     for (sched::Bio* bio = rq.first; bio != nullptr; bio = bio->next) {
       const int failed = do_inline(disk, rq.op, *bio, front_of(bio->root()));
       if (failed != 0) {
@@ -227,7 +230,7 @@ bool IoWorker::issue_inline(Disk& disk, sched::Request& rq) {
     }
   }
   if (error != 0) report(disk, rq, error);
-  rq.queue->complete(worker(), rq, error);
+  done(disk, rq, error);
   return true;
 }
 
@@ -259,6 +262,7 @@ bool IoWorker::issue_on_ring(Disk& disk, sched::Request& rq) {
   operation.left = 0;
   operation.first = 0;
   operation.count = 0;
+  at_device(disk, rq);
   for (sched::Bio* bio = rq.first; bio != nullptr; bio = bio->next) add_bio(operation, *bio);
   start(operation);
   return true;
@@ -377,7 +381,31 @@ void IoWorker::finish(Operation& operation, int error) {
   free_operations_ = &operation;
   ++operations_left_;
   memory_freed_ = true;
+  done(*operation.disk, rq, error);
+}
+
+// --- Device models ----------------------------------------------------------------------------
+
+void IoWorker::at_device(Disk& disk, sched::Request& rq) {
+  if (disk.model() != nullptr) [[unlikely]] {
+    if (const auto next = disk.model()->add(rq, worker().now)) worker().bound_sleep(*next);
+  }
+}
+
+/// The I/O of `rq` is done; a modelled device may hold its completion back.
+void IoWorker::done(Disk& disk, sched::Request& rq, int error) {
+  if (disk.model() != nullptr && !disk.model()->io_done(rq, error)) return;
   rq.queue->complete(worker(), rq, error);
+}
+
+/// Completes what is due, whichever worker issued it, and sees to it that the next is kept.
+void IoWorker::look_at_models() {
+  for (Disk* disk : modelled_) {
+    const auto next = disk->model()->take(worker().now, [this](sched::Request& rq, int error) {
+      rq.queue->complete(worker(), rq, error);
+    });
+    if (next) worker().bound_sleep(*next);
+  }
 }
 
 void IoWorker::report(Disk& disk, const sched::Request& rq, int error) {

@@ -82,6 +82,9 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
   [[nodiscard]] int do_inline(Disk& disk, sched::Op op, const sched::Bio& bio, FrontRequest& front);
   [[nodiscard]] bool show_views(Disk& disk, sched::Request& rq);
   [[nodiscard]] bool find_memory(sched::Request& rq);
+  void at_device(Disk& disk, sched::Request& rq);
+  void done(Disk& disk, sched::Request& rq, int error);
+  void look_at_models();
   void starved(sched::RequestQueue& queue);
   void run_starved();
   void start(Operation& operation);
@@ -104,6 +107,7 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
   bool memory_freed_ = false;
   std::vector<sched::RequestQueue*> queues_;
   std::vector<sched::RequestQueue*> starved_;
+  std::vector<Disk*> modelled_;  ///< those that have a device model
 };
 
 }  // namespace elevd::daemon

@@ -99,16 +99,21 @@ void Keeper::serve(State& state) {
     state.running = state.waiting.front();
     state.waiting.pop_front();
     lock.unlock();
-    carry_out(state, *state.running);
+    const int error = carry_out(state, *state.running);
     lock.lock();
+    const std::shared_ptr<Job> job = std::move(state.running);
     state.running.reset();
+    lock.unlock();
+    // Answered when nothing is under way any more: the caller's next store is not refused.
+    if (job->store) job->store->finish(error);
+    lock.lock();
   }
 }
 
-void Keeper::carry_out(State& state, Job& job) {
+int Keeper::carry_out(State& state, Job& job) {
   if (job.task) {
     job.task();
-    return;
+    return 0;
   }
   const sysfs::Change& change = job.change;
   int error = change.prepare ? change.prepare() : 0;
@@ -118,7 +123,7 @@ void Keeper::carry_out(State& state, Job& job) {
     state.freezer->thaw();
     if (error == 0 && change.publish) change.publish();
   }
-  job.store->finish(error);
+  return error;
 }
 
 void Keeper::post(std::function<void()> task) {

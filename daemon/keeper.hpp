@@ -42,7 +42,7 @@ class Keeper {
   struct Job;
   struct State;
   static void serve(State& state);
-  static void carry_out(State& state, Job& job);
+  [[nodiscard]] static int carry_out(State& state, Job& job);
   static void interrupt(const std::shared_ptr<State>& state, const std::shared_ptr<Job>& job);
 
   std::shared_ptr<State> state_;

@@ -40,11 +40,6 @@ std::string missing(const config::DaemonConfig& config) {
   if (config.transport == config::Transport::uring) {
     return "transport uring: not available in this version, expected auto or dev";
   }
-  for (const config::DiskConfig& disk : config.disks) {
-    if (disk.model.kind != config::ModelSpec::Kind::none) {
-      return disk.origin + ": model: not available in this version";
-    }
-  }
   return {};
 }
 
