@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Random scheduler switches and changes of nr_requests and async_depth under four verifying jobs:
+# nothing is lost, nothing hangs, no store is refused because of the one before it.
+. "$(dirname "$0")/lib.sh"
+need_fuse
+need fio
+changes=${ELEVD_TEST_SHORT:+120}
+changes=${changes:-1000}
+seed=${ELEVD_SEED:-$RANDOM}
+echo "seed $seed, $changes changes"
+RANDOM=$seed
+truncate -s 64M "$work/image"
+start_elevd --disk d0="$work/image" --disk d1=ram:64M
+
+load() {  # DISK: writes and verifies again and again until it is told to stop
+  local round=0
+  while [[ ! -e $work/enough ]]; do
+    round=$((round + 1))
+    run_fio 120 --name="$1" --filename="$dir/dev/$1" --rw=randwrite --bsrange=4k-64k --size=4m \
+      --offset_increment=4m --numjobs=4 --ioengine=io_uring --iodepth=16 --serialize_overlap=1 \
+      --direct=1 --verify=crc32c --verify_fatal=1 --randseed=$((seed + round)) || return 1
+  done
+  echo "$round" >"$work/rounds.$1"
+}
+load d0 &
+loads=($!)
+load d1 &
+loads+=($!)
+
+store() {  # FILE TEXT
+  timeout 60 bash -c 'echo "$2" >"$1"' store "$1" "$2" || fail "echo $2 >$1"
+}
+refused=0
+for ((i = 0; i < changes; ++i)); do
+  disk=d$((RANDOM % 2))
+  case $((RANDOM % 4)) in
+    0) store "$(queue $disk scheduler)" none ;;
+    1) store "$(queue $disk scheduler)" mq-deadline ;;
+    2) store "$(queue $disk nr_requests)" $((RANDOM % 125 + 4)) ;;
+    3)
+      if [[ $(<"$(queue $disk scheduler)") == *"[none]"* ]]; then
+        refuse EINVAL "$(queue $disk async_depth)" 8
+        refused=$((refused + 1))
+      else
+        store "$(queue $disk async_depth)" $((RANDOM % 128 + 1))
+      fi
+      ;;
+  esac
+done
+touch "$work/enough"
+for pid in "${loads[@]}"; do
+  check "a load verifies what it wrote" wait "$pid"
+done
+echo "rounds: $(<"$work/rounds.d0") and $(<"$work/rounds.d1"); async_depth refused $refused times"
+equal "in flight on d0" 0 "$(stat_field d0 9)"
+equal "in flight on d1" 0 "$(stat_field d1 9)"
+stop_elevd
+equal "exit status" 0 "$elevd_status"
+finish
