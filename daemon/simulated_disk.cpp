@@ -48,7 +48,7 @@ SimulatedDisk::SimulatedDisk(const scenario::Scenario& scenario, Listener& liste
   disk_.now = [this] { return now_; };
   disk_.sectors = scenario.facts.size.value / sched::kSectorBytes;
   disk_.backing = "simulated";
-  disk_.cpu_list = "0";
+  disk_.cpu_list = std::string(1, '0');  // GCC 12 warns of an assigned literal
   disk_.read_ahead_kb = sysfs::default_read_ahead_kb(scenario.facts.limits);
   [[maybe_unused]] const int added = tree_.add_disk(disk_);
 }
