@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control on a real mount: docs/spec/sysfs.md section 1 by system calls, and stores that wait.
-#define DOCTEST_CONFIG_IMPLEMENT
 #include "daemon/control.hpp"
 
 #include <dirent.h>
