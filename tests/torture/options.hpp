@@ -16,7 +16,7 @@ struct Options {
   unsigned patience = 20;       ///< --patience: seconds without an answer until that is a failure
   bool elevators = true;        ///< --no-elevators: scheduler none all the time
   bool freezes = true;          ///< --no-freezes: nothing is changed while it runs
-  bool small_rounds = false;    ///< --small-rounds: a few bios each, so that ends are many
+  bool small_rounds = false;    ///< --small-rounds: many ends that nothing repairs
   bool verbose = false;         ///< --verbose: a line every second
 };
 

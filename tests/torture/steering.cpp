@@ -65,7 +65,7 @@ void Steering::keep() {
   Random random(team_.options.seed, 100);
   std::uint32_t round = 0;
   while (next_round(round)) {
-    if (!team_.options.freezes || !random.one_in(8)) continue;
+    if (!team_.options.freezes || !random.one_in(team_.options.small_rounds ? 64 : 8)) continue;
     for (unsigned n = random.between(1, 3); n > 0; --n) {
       for (unsigned spins = random.below(20'000); spins > 0; --spins) sched::cpu_relax();
       change(random, *team_.disks[random.below(team_.options.disks)]);
@@ -111,7 +111,8 @@ void Steering::apply(Random& random, Disk& disk) {
     return;
   }
   if (what >= 2) {
-    auto elevator = random.percent(70) ? make_elevator(random, disk) : nullptr;
+    auto elevator =
+        random.percent(70) ? make_elevator(random, disk, !team_.options.small_rounds) : nullptr;
     disk.elevator = elevator.get();
     queue.set_elevator(std::move(elevator));
     check(queue.scheduler() == (disk.elevator != nullptr ? "torture" : "none"),

@@ -22,8 +22,8 @@ Team::Team(const Options& the_options) : options(the_options) {
         .limits = disk->limits, .queue_depth = options.depth, .workers = options.workers});
     disk->tags_at_device = std::make_unique<std::atomic<bool>[]>(options.depth);
     disk->queue->driver_data = disk.get();
-    if (options.elevators && random.percent(60)) {
-      auto elevator = make_elevator(random, *disk);
+    if (options.elevators && (options.small_rounds || random.percent(60))) {
+      auto elevator = make_elevator(random, *disk, !options.small_rounds);
       disk->elevator = elevator.get();
       disk->queue->set_elevator(std::move(elevator));
     }
@@ -76,12 +76,12 @@ void Team::dump() {
   for (const auto& worker : workers) worker->dump();
 }
 
-std::unique_ptr<TortureElevator> make_elevator(Random& random, const Disk& disk) {
+std::unique_ptr<TortureElevator> make_elevator(Random& random, const Disk& disk, bool timers) {
   constexpr unsigned kPercents[] = {100, 75, 50, 25, 1};
   TortureElevator::Options options;
   options.merges = random.percent(70);
   if (random.percent(30)) options.most_out = random.between(1, 4);
-  if (random.percent(30)) options.hold = {random.between(1'000, 300'000)};
+  if (timers && random.percent(30)) options.hold = {random.between(1'000, 300'000)};
   options.sync_percent = kPercents[random.below(5)];
   options.async_percent = std::min(options.sync_percent, kPercents[random.below(5)]);
   return std::make_unique<TortureElevator>(options, disk.limits, disk.frozen);
@@ -111,7 +111,6 @@ Mood make_mood(Random& random, const Options& options) {
               : size < 15 ? tags_each + random.between(1, 8)
               : size < 19 ? random.between(5, 40)
                           : 400;
-  if (options.small_rounds) mood.bios = random.between(1, 3);
   mood.burst = random.percent(50) ? random.between(1, 3) : random.between(4, 40);
   mood.disks = random.percent(50) ? 1 : random.between(1, options.disks);
   const unsigned completions = random.below(4);
@@ -126,6 +125,14 @@ Mood make_mood(Random& random, const Options& options) {
   mood.odd = random.percent(50) ? 0 : random.between(2, 30);
   constexpr unsigned kInterruptions[] = {0, 50, 200, 1000, 4000, 16000};
   mood.interruptions = kInterruptions[random.below(6)];
+  if (options.small_rounds) {
+    // Ends of rounds that nothing repairs: no timers, completions mostly by others.
+    constexpr unsigned kOften[] = {25, 50, 100, 1000};
+    mood.bios = random.between(1, 3);
+    mood.inline_done = 0;
+    mood.refusals = 0;
+    mood.interruptions = kOften[random.below(4)];
+  }
   mood.one_class = random.percent(30);
   mood.together = random.percent(60);
   return mood;

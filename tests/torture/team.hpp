@@ -128,7 +128,8 @@ struct Team {
 };
 
 /// A random elevator or null, sizes and limits: what a disk is changed to.
-[[nodiscard]] std::unique_ptr<TortureElevator> make_elevator(Random& random, const Disk& disk);
+[[nodiscard]] std::unique_ptr<TortureElevator> make_elevator(Random& random, const Disk& disk,
+                                                             bool timers);
 [[nodiscard]] sched::Limits make_limits(Random& random);
 [[nodiscard]] Mood make_mood(Random& random, const Options& options);
 
