@@ -10,10 +10,13 @@ documented() {  # PAGE: words of `.It Fl -check` and `.It Fl h , Fl -help`
 }
 
 same "options of elevd" "$("$ELEVD_BIN/elevd" --help | offered)" "$(documented elevd.8)"
-same "options of elevctl" "$("$ELEVD_BIN/elevctl" --help | offered)" "$(documented elevctl.1)"
 
-# Commands, and the options and words of each.
+# Commands; their options are on the same page.
 commands=$("$ELEVD_BIN/elevctl" --help | sed '1,/^Subcommands:/d' | awk 'NF { print $1 }')
+same "options of elevctl" "$(
+  "$ELEVD_BIN/elevctl" --help | offered
+  for command in $commands; do "$ELEVD_BIN/elevctl" "$command" --help | offered; done
+)" "$(documented elevctl.1)"
 same "commands of elevctl" "$commands" "$(awk '$1 == ".It" && $2 == "Cm" { print $3 }' man/elevctl.1)"
 same "commands in the synopsis" "$commands" "$(section elevctl.1 SYNOPSIS | awk '$1 == ".Cm" { print $2 }')"
 
