@@ -405,6 +405,7 @@ void Daemon::turn_on_ranges(Disk& disk) {
   call_on_workers([&disk](IoWorker& worker) { worker.front().set_range_mode(disk, true, true); });
   disk.range_mode_wanted.store(false);
   disk.range_mode.store(Disk::RangeMode::on);
+  tell_main();  // which looks from now on whether it is still needed
 }
 
 /// Posts the end of range mode where it was not needed for a while; how long to wait until the next

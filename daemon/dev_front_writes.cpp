@@ -131,9 +131,11 @@ void DevFront::go_on() {
 void DevFront::to_owner(FrontRequest& request, IoWorker& worker) {
   if (&worker == &worker_) {
     ready_.push_back(request.bio);
-  } else if (requests_.home().push(request)) {
-    worker.wake_peer(worker_.worker().index());
+    return;
   }
+  // Not memory that the owner may or may not wait for: it has to go on with this one.
+  [[maybe_unused]] const bool waits = requests_.home().push(request);
+  worker.wake_peer(worker_.worker().index());
 }
 
 void DevFront::release_range(FrontRequest& request, IoWorker& worker) {
