@@ -150,5 +150,5 @@ int main(int argc, char** argv) {
 // The bytes of a ram disk are ordered by who reads and writes the disk, through the kernel, which
 // ThreadSanitizer does not see; overlapping I/O at one time has no order on any disk.
 extern "C" const char* __tsan_default_suppressions();  // NOLINT(bugprone-reserved-identifier)
-extern "C" const char* __tsan_default_suppressions() { return "race:RamBacking\n"; }
+extern "C" const char* __tsan_default_suppressions() { return "race:backing_memory.cpp\n"; }
 #endif
