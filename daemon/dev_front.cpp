@@ -76,7 +76,7 @@ void DevFront::on_event(void* object, int) {
 void DevFront::arm(Share& share) {
   share.armed = true;
   // Exclusive: of several workers that wait, a request wakes one.
-  worker_.poll(share.fd, EPOLLIN | EPOLLEXCLUSIVE, this, &share);
+  worker_.poll(share.fd, EPOLLIN | EPOLLEXCLUSIVE, &share);
 }
 
 bool DevFront::has_memory(const Share& share) const {

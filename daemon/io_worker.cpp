@@ -100,7 +100,7 @@ void IoWorker::wake() {
   [[maybe_unused]] const ssize_t written = write(wake_up_.get(), &one, sizeof(one));
 }
 
-void IoWorker::poll(int fd, unsigned events, Front*, void* object) {
+void IoWorker::poll(int fd, unsigned events, void* object) {
   io_uring_sqe& sqe = ring_->sqe();
   io_uring_prep_poll_add(&sqe, fd, events);
   sqe.user_data = tagged(object, kFrontEvent);

@@ -53,7 +53,7 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
   void wake() override;
 
   // For fronts.
-  void poll(int fd, unsigned events, Front* front, void* object);
+  void poll(int fd, unsigned events, void* object);
   void cancel_poll(void* object);
   void connection_gone(Disk& disk);
   void wake_peer(unsigned index) { worker().to_wake |= std::uint64_t{1} << index; }

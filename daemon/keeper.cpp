@@ -37,16 +37,6 @@ Keeper::Keeper(std::shared_ptr<Freezer> freezer) : state_(std::make_shared<State
 
 Keeper::~Keeper() { stop(); }
 
-namespace {
-
-bool refuses(sysfs::ChangeKind under_way, sysfs::ChangeKind coming) {
-  using sysfs::ChangeKind;
-  if (under_way == ChangeKind::limits || coming == ChangeKind::limits) return false;
-  return under_way == ChangeKind::depth || coming == ChangeKind::depth;
-}
-
-}  // namespace
-
 void Keeper::submit(sysfs::Change change, std::unique_ptr<PendingStore> store) {
   auto job = std::make_shared<Job>();
   job->change = std::move(change);
@@ -55,7 +45,7 @@ void Keeper::submit(sysfs::Change change, std::unique_ptr<PendingStore> store) {
   {
     const std::lock_guard guard(state_->mutex);
     const auto meets = [&job](const std::shared_ptr<Job>& other) {
-      return other && !other->task && refuses(other->change.kind, job->change.kind);
+      return other && !other->task && sysfs::refuses(other->change.kind, job->change.kind);
     };
     if (state_->cancelled) {
       refusal = EINTR;

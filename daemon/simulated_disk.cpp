@@ -16,13 +16,6 @@ using sched::Worker;
 constexpr std::string_view kName = "sim";
 constexpr unsigned kNoLimit = 1U << 20U;
 
-/// What may not meet (docs/spec/scenario.md section 3, rule 7; sysfs::ChangeKind).
-bool refuses(sysfs::ChangeKind under_way, sysfs::ChangeKind coming) {
-  using sysfs::ChangeKind;
-  if (under_way == ChangeKind::limits || coming == ChangeKind::limits) return false;
-  return under_way == ChangeKind::depth || coming == ChangeKind::depth;
-}
-
 bool waits(const Bio& bio) {
   return bio.link.is_linked() && bio.pending.load(std::memory_order_relaxed) != 0;
 }
@@ -208,7 +201,7 @@ int SimulatedDisk::store(std::string_view attribute, std::string_view value, uns
   auto* const change = std::get_if<sysfs::Change>(&outcome);
   if (change == nullptr) return 0;
   for (const PendingChange& pending : changes_) {
-    if (refuses(pending.change.kind, change->kind)) return EBUSY;
+    if (sysfs::refuses(pending.change.kind, change->kind)) return EBUSY;
   }
   changes_.push_back({std::move(*change), std::string(attribute), line});
   settle();

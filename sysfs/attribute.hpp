@@ -30,6 +30,12 @@ namespace elevd::sysfs {
 /// change refuses with EBUSY whatever it meets, and is refused by a scheduler change the same way.
 enum class ChangeKind : std::uint8_t { scheduler, depth, limits };
 
+/// Whether a change that comes is refused with EBUSY while another is under way, or waits for it.
+[[nodiscard]] constexpr bool refuses(ChangeKind under_way, ChangeKind coming) {
+  if (under_way == ChangeKind::limits || coming == ChangeKind::limits) return false;
+  return under_way == ChangeKind::depth || coming == ChangeKind::depth;
+}
+
 /// Work for a frozen queue. The functions refer to the Disk; each is called at most once, in this
 /// order, by the thread that carries the change out, and no other change of that disk in between.
 struct Change {
