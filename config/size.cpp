@@ -14,7 +14,7 @@
 namespace elevd::config {
 namespace {
 
-constexpr std::string_view kUnits = "KMGT";
+constexpr std::string_view kSuffixes = "KMGT";
 
 char upper(char letter) {
   return letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
@@ -23,7 +23,7 @@ char upper(char letter) {
 // How many binary digits the unit shifts by; empty: not a unit.
 std::optional<unsigned> unit_shift(std::string_view unit) {
   if (unit.empty()) return 0;
-  const std::size_t power = kUnits.find(upper(unit.front()));
+  const std::size_t power = kSuffixes.find(upper(unit.front()));
   if (power == std::string_view::npos) return std::nullopt;
   const std::string_view rest = unit.substr(1);
   const bool binary = rest.size() == 2 && upper(rest[0]) == 'I' && upper(rest[1]) == 'B';
@@ -55,25 +55,25 @@ Result<std::uint64_t> parse_size(std::string_view text) {
 std::string format_size(std::uint64_t bytes) {
   unsigned shift = 0;
   std::size_t unit = 0;
-  while (unit < kUnits.size() && (bytes >> (shift + 10)) != 0) {
+  while (unit < kSuffixes.size() && (bytes >> (shift + 10)) != 0) {
     shift += 10;
     ++unit;
   }
   if (unit == 0) return fmt::format("{}", bytes);
   std::uint64_t whole = bytes >> shift;
   const std::uint64_t rest = bytes & ((std::uint64_t{1} << shift) - 1);
-  if (rest == 0) return fmt::format("{}{}", whole, kUnits[unit - 1]);
+  if (rest == 0) return fmt::format("{}{}", whole, kSuffixes[unit - 1]);
   // rest < 2^40, so ten times it fits.
   std::uint64_t tenths = (rest * 10 + (std::uint64_t{1} << (shift - 1))) >> shift;
   if (tenths == 10) {
     tenths = 0;
     ++whole;
   }
-  if (whole == 1024 && unit < kUnits.size()) {
+  if (whole == 1024 && unit < kSuffixes.size()) {
     whole = 1;
     ++unit;
   }
-  return fmt::format("{}.{}{}", whole, tenths, kUnits[unit - 1]);
+  return fmt::format("{}.{}{}", whole, tenths, kSuffixes[unit - 1]);
 }
 
 }  // namespace elevd::config

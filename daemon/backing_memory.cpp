@@ -34,7 +34,7 @@ class Mapping {
   std::size_t length_;
 };
 
-constexpr unsigned kPage = 4096;
+constexpr std::uint32_t kDiscardGranularity = 4096;  // a page of the memfd
 constexpr std::size_t kZeroAreaBytes = std::size_t{1} << 20;
 
 // A sealed memfd, mapped. A page takes memory from its first read or write on until it is discarded
@@ -150,7 +150,7 @@ Result<Geometry> memory_geometry(const BackingOptions& options, const char* kind
   geometry.bytes = options.bytes;
   geometry.read_only = options.read_only;
   geometry.discard = geometry.write_zeroes = true;
-  geometry.discard_granularity = kPage;
+  geometry.discard_granularity = kDiscardGranularity;
   geometry.discard_max_bytes = geometry.write_zeroes_max_bytes = kUnlimitedBytes;
   if (auto settled = settle_blocks(options, name, kSmallestBlock, geometry); !settled) {
     return tl::unexpected(settled.error());

@@ -6,16 +6,10 @@
 
 #include "attribute.hpp"
 #include "grammar.hpp"
+#include "show.hpp"
 
 namespace elevd::sysfs {
 namespace {
-
-template <class T>
-std::string line(const T& value) {
-  return fmt::format("{}\n", value);
-}
-
-std::string flag(bool on) { return on ? "1\n" : "0\n"; }
 
 /// 17 columns; those of ticks wrap at 32 bits.
 std::string show_stat(Disk& disk) {

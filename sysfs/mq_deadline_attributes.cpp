@@ -117,7 +117,7 @@ Shown show_classes(Disk& disk, std::uint32_t (MqDeadline::*number)(unsigned) con
       });
 }
 
-constexpr Attribute kDebugFiles[] = {
+constexpr Attribute kMqDeadlineDebugFiles[] = {
     scheduler_debug_file("batching",
                          [](Disk& disk) { return show_number(disk, &MqDeadline::batching); }),
     scheduler_debug_file("dispatch", show_dispatch),
@@ -141,11 +141,11 @@ constexpr Attribute kDebugFiles[] = {
     scheduler_debug_file("write2_fifo_list", show_fifo<2, 1>),
     scheduler_debug_file("write2_next_rq", show_next<2, 1>),
 };
-static_assert(sorted_by_name(kDebugFiles));
+static_assert(sorted_by_name(kMqDeadlineDebugFiles));
 
 }  // namespace
 
 std::span<const Attribute> mq_deadline_files() { return kFiles; }
-std::span<const Attribute> mq_deadline_debug_files() { return kDebugFiles; }
+std::span<const Attribute> mq_deadline_debug_files() { return kMqDeadlineDebugFiles; }
 
 }  // namespace elevd::sysfs

@@ -11,6 +11,7 @@
 
 #include "attribute.hpp"
 #include "grammar.hpp"
+#include "show.hpp"
 #include "tree.hpp"
 
 namespace elevd::sysfs {
@@ -22,13 +23,6 @@ using sched::Sectors;
 
 constexpr std::uint32_t kPageKb = 4;
 constexpr std::uint32_t kBaseReadAheadKb = 128;
-
-template <class T>
-std::string line(T value) {
-  return fmt::format("{}\n", value);
-}
-
-std::string flag(bool on) { return on ? "1\n" : "0\n"; }
 
 std::uint64_t kilobytes(Sectors sectors) { return sectors.value / 2; }
 

@@ -391,8 +391,8 @@ void do_check_answered(const Arguments& a) {
   std::printf("ok\n");
 }
 
-void do_progress(const Arguments& a) {  // PROGRESS: the number in it
-  const File file(a.at(0), O_RDONLY);
+void do_progress(const Arguments& a) {  // PROGRESS: the number in it, 0 before there is one
+  const File file(a.at(0), O_RDONLY | O_CREAT);
   std::int64_t value = 0;
   if (::read(file.fd(), &value, sizeof value) != static_cast<ssize_t>(sizeof value)) value = 0;
   std::printf("%" PRId64 "\n", value);

@@ -19,11 +19,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kAttributes = {"scheduler", "nr_requests", "async_depth",
+constexpr std::array<std::string_view, 5> kSomeAttributes = {"scheduler", "nr_requests", "async_depth",
                                                          "nomerges", "iosched/fifo_batch"};
 
 config::CommandLineContext root_context() {
-  return {.is_root = true, .runtime_directory = "", .version = "9.8.7", .attributes = kAttributes};
+  return {.is_root = true, .runtime_directory = "", .version = "9.8.7", .attributes = kSomeAttributes};
 }
 
 config::CommandLine parse(const std::vector<const char*>& words,

@@ -13,7 +13,7 @@ using elevd::config::parse_duration;
 
 namespace {
 
-struct Row {
+struct DurationRow {
   std::string_view text;
   std::int64_t nanoseconds;
 };
@@ -22,7 +22,7 @@ struct Row {
 
 TEST_SUITE("duration") {
   TEST_CASE("a duration is a number and at most one unit") {
-    for (const Row& row : {Row{"30s", 30'000'000'000},
+    for (const DurationRow& row : {DurationRow{"30s", 30'000'000'000},
                            {"30", 30'000'000'000},
                            {"0", 0},
                            {"0ns", 0},
@@ -71,7 +71,7 @@ TEST_SUITE("duration") {
   }
 
   TEST_CASE("a duration is shown in the largest unit that leaves it whole") {
-    for (const Row& row : {Row{"0s", 0},
+    for (const DurationRow& row : {DurationRow{"0s", 0},
                            {"1ns", 1},
                            {"300us", 300'000},
                            {"1500ms", 1'500'000'000},

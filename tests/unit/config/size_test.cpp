@@ -20,7 +20,7 @@ constexpr std::uint64_t kGibi = kMebi * 1024;
 constexpr std::uint64_t kTebi = kGibi * 1024;
 constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
 
-struct Row {
+struct SizeRow {
   std::string_view text;
   std::uint64_t bytes;
 };
@@ -29,7 +29,7 @@ struct Row {
 
 TEST_SUITE("size") {
   TEST_CASE("a size is digits and at most one unit") {
-    for (const Row& row : {Row{"0", 0},
+    for (const SizeRow& row : {SizeRow{"0", 0},
                            {"4096", 4096},
                            {"1K", kKibi},
                            {"4k", 4 * kKibi},
@@ -71,7 +71,7 @@ TEST_SUITE("size") {
   }
 
   TEST_CASE("a size is shown in its largest unit with one decimal where needed") {
-    for (const Row& row : {Row{"0", 0},
+    for (const SizeRow& row : {SizeRow{"0", 0},
                            {"512", 512},
                            {"1023", 1023},
                            {"1K", kKibi},

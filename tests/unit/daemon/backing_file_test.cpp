@@ -24,10 +24,10 @@ namespace {
 
 using testing::AlignedBuffer;
 using testing::InChild;
+using testing::kMebibyte;
 using testing::Scratch;
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kMebibyte = 1 << 20;
 
 Result<std::unique_ptr<Backing>> open_at(const std::string& path, bool read_only = false) {
   return open_backing({.path = path, .read_only = read_only, .lock_wait = 0ms});

@@ -16,8 +16,8 @@ namespace elevd::daemon {
 namespace {
 
 using testing::AlignedBuffer;
+using testing::kMebibyte;
 
-constexpr std::uint64_t kMebibyte = 1 << 20;
 
 std::unique_ptr<Backing> open_good(BackingSource source, std::uint64_t bytes,
                                    bool read_only = false) {

@@ -14,6 +14,8 @@
 
 namespace elevd::daemon::testing {
 
+inline constexpr std::uint64_t kMebibyte = 1 << 20;
+
 // A directory of its own, removed with everything in it.
 class Scratch {
  public:

@@ -22,9 +22,9 @@ namespace {
 constexpr std::size_t kRequests = 96;
 constexpr std::uint64_t kSectors = 4096;
 
-class Model {
+class MqDeadlineModel {
  public:
-  explicit Model(std::uint64_t seed, bool one_class) : random_(seed), one_class_(one_class) {
+  explicit MqDeadlineModel(std::uint64_t seed, bool one_class) : random_(seed), one_class_(one_class) {
     elevator_.attach({&limits_, &nomerges_});
     limits_.max_sectors = {64};
     for (std::size_t n = 0; n < kRequests; ++n) free_.push_back(n);
@@ -275,8 +275,8 @@ TEST_SUITE("mq-deadline properties") {
       CAPTURE(seed);
       for (const bool one_class : {true, false}) {
         CAPTURE(one_class);
-        auto first = std::make_unique<Model>(seed, one_class);
-        auto second = std::make_unique<Model>(seed, one_class);
+        auto first = std::make_unique<MqDeadlineModel>(seed, one_class);
+        auto second = std::make_unique<MqDeadlineModel>(seed, one_class);
         const std::string dispatched = first->run(1500);
         CHECK(!dispatched.empty());
         CHECK(dispatched == second->run(1500));  // invariant 12

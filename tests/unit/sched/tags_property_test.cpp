@@ -21,16 +21,16 @@ using elevd::sched::test::seeds;
 namespace {
 
 /// A map and the users of its tags, one step at a time; what must hold is looked at after each.
-class Model {
+class TagsModel {
  public:
-  Model(std::uint32_t depth, std::vector<DepthLimit> limits, std::uint32_t taken_before = 0)
+  TagsModel(std::uint32_t depth, std::vector<DepthLimit> limits, std::uint32_t taken_before = 0)
       : tags_(depth, depth, 1), limits_(std::move(limits)) {
     std::uint32_t least = Sbitmap::kUnlimited;
     for (const DepthLimit& limit : limits_) least = std::min(least, limit.shallow);
     tags_.set_min_shallow_depth(least);
     for (std::uint32_t n = 0; n < taken_before; ++n) hold(tags_.try_get(0, Sbitmap::kUnlimited));
   }
-  ~Model() {
+  ~TagsModel() {
     // Whatever failed: leave the map as its destructor wants it.
     for (unsigned n = 0; n < 10000 && (tags_.waiting() != 0 || !held_.empty()); ++n) {
       while (!woken_.empty()) resume(false);
@@ -40,8 +40,8 @@ class Model {
       free_oldest();
     }
   }
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
+  TagsModel(const TagsModel&) = delete;
+  TagsModel& operator=(const TagsModel&) = delete;
 
   void come(std::size_t kind) {
     const DepthLimit limit = limits_[kind];
@@ -163,11 +163,11 @@ constexpr DepthLimit kAsync{DepthClass::async, 2};
 constexpr DepthLimit kOver{DepthClass::over_limit, 1};
 
 /// Runs every sequence of `length` steps out of `steps`; returns the first that gives trouble.
-std::string try_all_sequences(unsigned length, const std::vector<void (*)(Model&)>& steps,
-                              const std::function<std::unique_ptr<Model>()>& make) {
+std::string try_all_sequences(unsigned length, const std::vector<void (*)(TagsModel&)>& steps,
+                              const std::function<std::unique_ptr<TagsModel>()>& make) {
   std::vector<std::size_t> digits(length, 0);
   for (;;) {
-    const std::unique_ptr<Model> model = make();
+    const std::unique_ptr<TagsModel> model = make();
     std::string trouble;
     for (std::size_t n = 0; n < length && trouble.empty(); ++n) {
       steps[digits[n]](*model);
@@ -191,29 +191,29 @@ std::string try_all_sequences(unsigned length, const std::vector<void (*)(Model&
 
 TEST_SUITE("tags property") {
   TEST_CASE("all sequences of 7 steps, depth 4, three classes, batch 1") {
-    const std::vector<void (*)(Model&)> steps = {
-        [](Model& m) { m.come(0); },       [](Model& m) { m.come(1); },
-        [](Model& m) { m.come(2); },       [](Model& m) { m.free_oldest(); },
-        [](Model& m) { m.free_newest(); }, [](Model& m) { m.resume(false); },
-        [](Model& m) { m.resume(true); },
+    const std::vector<void (*)(TagsModel&)> steps = {
+        [](TagsModel& m) { m.come(0); },       [](TagsModel& m) { m.come(1); },
+        [](TagsModel& m) { m.come(2); },       [](TagsModel& m) { m.free_oldest(); },
+        [](TagsModel& m) { m.free_newest(); }, [](TagsModel& m) { m.resume(false); },
+        [](TagsModel& m) { m.resume(true); },
     };
     CHECK(try_all_sequences(7, steps, [] {
-            return std::make_unique<Model>(4U, std::vector<DepthLimit>{kFree, kAsync, kOver}, 3U);
+            return std::make_unique<TagsModel>(4U, std::vector<DepthLimit>{kFree, kAsync, kOver}, 3U);
           }) == "");
   }
 
   TEST_CASE("all sequences of 8 steps, depth 16, one class, batch 2") {
-    const std::vector<void (*)(Model&)> steps = {
-        [](Model& m) { m.come(0); },
-        [](Model& m) { m.free_oldest(); },
-        [](Model& m) {
+    const std::vector<void (*)(TagsModel&)> steps = {
+        [](TagsModel& m) { m.come(0); },
+        [](TagsModel& m) { m.free_oldest(); },
+        [](TagsModel& m) {
           for (unsigned n = 0; n < 13; ++n) m.free_oldest();
         },
-        [](Model& m) { m.resume(false); },
-        [](Model& m) { m.resume(true); },
+        [](TagsModel& m) { m.resume(false); },
+        [](TagsModel& m) { m.resume(true); },
     };
     CHECK(try_all_sequences(8, steps, [] {
-            return std::make_unique<Model>(16U, std::vector<DepthLimit>{kFree}, 16U);
+            return std::make_unique<TagsModel>(16U, std::vector<DepthLimit>{kFree}, 16U);
           }) == "");
   }
 
@@ -230,7 +230,7 @@ TEST_SUITE("tags property") {
         limits[2].shallow = std::min(limits[2].shallow, limits[1].shallow);
         limits[3].shallow = std::min(limits[3].shallow, limits[2].shallow);
       }
-      Model model(depth, limits, static_cast<std::uint32_t>(random(depth + 1)));
+      TagsModel model(depth, limits, static_cast<std::uint32_t>(random(depth + 1)));
       std::string trouble;
       for (unsigned step = 0; step < 600 && trouble.empty(); ++step) {
         CAPTURE(step);

@@ -19,15 +19,15 @@ long double outcome(const Parsed<T>& parsed) {
   return parsed ? static_cast<long double>(*parsed) : -static_cast<long double>(parsed.error());
 }
 
-struct Row {
+struct GrammarRow {
   std::string_view text;
   long double expected;
 };
 
 TEST_SUITE("grammar") {
   TEST_CASE("U32 takes plain decimal numbers and refuses all else with EINVAL") {
-    for (const Row& row : {
-             Row{"0", 0},
+    for (const GrammarRow& row : {
+             GrammarRow{"0", 0},
              {"64", 64},
              {"64\n", 64},
              {"+64", 64},
@@ -57,8 +57,8 @@ TEST_SUITE("grammar") {
   }
 
   TEST_CASE("INT0 takes sign and base prefix, and is ERANGE outside of 32 bits") {
-    for (const Row& row : {
-             Row{"500", 500},
+    for (const GrammarRow& row : {
+             GrammarRow{"500", 500},
              {"-5\n", -5},
              {"+5", 5},
              {"-0", 0},

@@ -20,7 +20,7 @@ namespace {
 /// or a directory of its own that other tests look at.
 const std::set<std::string> kLeftOut = {"io_timeout", "wbt_lat_usec", "mq/N/", "trace/", "loop/"};
 
-struct Row {
+struct SpecifiedRow {
   std::string name;
   std::string mode;
   std::string need;
@@ -51,11 +51,11 @@ std::vector<std::string> names_of(const std::string& cell) {
 }
 
 /// Rows of the first table after the heading of section `number`.
-std::vector<Row> rows_of_section(int number) {
+std::vector<SpecifiedRow> rows_of_section(int number) {
   std::ifstream page(ELEVD_SYSFS_PAGE);
   REQUIRE(page.is_open());
   const std::string heading = "## " + std::to_string(number) + ". ";
-  std::vector<Row> rows;
+  std::vector<SpecifiedRow> rows;
   bool inside = false;
   int lines = 0;
   for (std::string line; std::getline(page, line);) {
@@ -75,11 +75,11 @@ std::vector<Row> rows_of_section(int number) {
 void check_section(int section, std::span<const Attribute> table) {
   std::map<std::string, const Attribute*> have;
   for (const Attribute& row : table) have[std::string(row.name)] = &row;
-  const std::vector<Row> rows = rows_of_section(section);
+  const std::vector<SpecifiedRow> rows = rows_of_section(section);
   CHECK(rows.size() > 15);
-  CHECK(std::count_if(rows.begin(), rows.end(), [](const Row& r) { return r.need == "M"; }) > 4);
+  CHECK(std::count_if(rows.begin(), rows.end(), [](const SpecifiedRow& r) { return r.need == "M"; }) > 4);
   std::set<std::string> named;
-  for (const Row& row : rows) {
+  for (const SpecifiedRow& row : rows) {
     CAPTURE(row.name);
     named.insert(row.name);
     const auto it = have.find(row.name);
