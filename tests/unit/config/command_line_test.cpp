@@ -19,11 +19,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kSomeAttributes = {"scheduler", "nr_requests", "async_depth",
-                                                         "nomerges", "iosched/fifo_batch"};
+constexpr std::array<std::string_view, 5> kSomeAttributes = {
+    "scheduler", "nr_requests", "async_depth", "nomerges", "iosched/fifo_batch"};
 
 config::CommandLineContext root_context() {
-  return {.is_root = true, .runtime_directory = "", .version = "9.8.7", .attributes = kSomeAttributes};
+  return {
+      .is_root = true, .runtime_directory = "", .version = "9.8.7", .attributes = kSomeAttributes};
 }
 
 config::CommandLine parse(const std::vector<const char*>& words,

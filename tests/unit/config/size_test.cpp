@@ -30,18 +30,18 @@ struct SizeRow {
 TEST_SUITE("size") {
   TEST_CASE("a size is digits and at most one unit") {
     for (const SizeRow& row : {SizeRow{"0", 0},
-                           {"4096", 4096},
-                           {"1K", kKibi},
-                           {"4k", 4 * kKibi},
-                           {"4KiB", 4 * kKibi},
-                           {"512M", 512 * kMebi},
-                           {"512mib", 512 * kMebi},
-                           {"1GiB", kGibi},
-                           {"1g", kGibi},
-                           {"1T", kTebi},
-                           {"2TiB", 2 * kTebi},
-                           {"16777215T", 16777215 * kTebi},
-                           {"18446744073709551615", kLargest}}) {
+                               {"4096", 4096},
+                               {"1K", kKibi},
+                               {"4k", 4 * kKibi},
+                               {"4KiB", 4 * kKibi},
+                               {"512M", 512 * kMebi},
+                               {"512mib", 512 * kMebi},
+                               {"1GiB", kGibi},
+                               {"1g", kGibi},
+                               {"1T", kTebi},
+                               {"2TiB", 2 * kTebi},
+                               {"16777215T", 16777215 * kTebi},
+                               {"18446744073709551615", kLargest}}) {
       CAPTURE(row.text);
       CHECK(parse_size(row.text).value() == row.bytes);
     }
@@ -72,19 +72,19 @@ TEST_SUITE("size") {
 
   TEST_CASE("a size is shown in its largest unit with one decimal where needed") {
     for (const SizeRow& row : {SizeRow{"0", 0},
-                           {"512", 512},
-                           {"1023", 1023},
-                           {"1K", kKibi},
-                           {"1.5K", 1536},
-                           {"256M", 256 * kMebi},
-                           {"1G", kGibi},
-                           {"1.0G", kGibi + 1},
-                           {"1.4G", 1500000000},
-                           {"1T", kTebi},
-                           {"3000T", 3000 * kTebi},
-                           {"16777216.0T", kLargest},
-                           {"1.0G", kGibi - 1},
-                           {"1.0M", kMebi - 1}}) {
+                               {"512", 512},
+                               {"1023", 1023},
+                               {"1K", kKibi},
+                               {"1.5K", 1536},
+                               {"256M", 256 * kMebi},
+                               {"1G", kGibi},
+                               {"1.0G", kGibi + 1},
+                               {"1.4G", 1500000000},
+                               {"1T", kTebi},
+                               {"3000T", 3000 * kTebi},
+                               {"16777216.0T", kLargest},
+                               {"1.0G", kGibi - 1},
+                               {"1.0M", kMebi - 1}}) {
       CAPTURE(row.bytes);
       CHECK(format_size(row.bytes) == row.text);
     }

@@ -28,7 +28,6 @@ using testing::kMebibyte;
 using testing::Scratch;
 using namespace std::chrono_literals;
 
-
 Result<std::unique_ptr<Backing>> open_at(const std::string& path, bool read_only = false) {
   return open_backing({.path = path, .read_only = read_only, .lock_wait = 0ms});
 }

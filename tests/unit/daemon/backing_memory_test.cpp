@@ -18,7 +18,6 @@ namespace {
 using testing::AlignedBuffer;
 using testing::kMebibyte;
 
-
 std::unique_ptr<Backing> open_good(BackingSource source, std::uint64_t bytes,
                                    bool read_only = false) {
   auto backing = open_backing({.source = source, .bytes = bytes, .read_only = read_only});

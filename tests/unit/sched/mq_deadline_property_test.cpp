@@ -24,7 +24,8 @@ constexpr std::uint64_t kSectors = 4096;
 
 class MqDeadlineModel {
  public:
-  explicit MqDeadlineModel(std::uint64_t seed, bool one_class) : random_(seed), one_class_(one_class) {
+  explicit MqDeadlineModel(std::uint64_t seed, bool one_class)
+      : random_(seed), one_class_(one_class) {
     elevator_.attach({&limits_, &nomerges_});
     limits_.max_sectors = {64};
     for (std::size_t n = 0; n < kRequests; ++n) free_.push_back(n);

@@ -197,9 +197,10 @@ TEST_SUITE("tags property") {
         [](TagsModel& m) { m.free_newest(); }, [](TagsModel& m) { m.resume(false); },
         [](TagsModel& m) { m.resume(true); },
     };
-    CHECK(try_all_sequences(7, steps, [] {
-            return std::make_unique<TagsModel>(4U, std::vector<DepthLimit>{kFree, kAsync, kOver}, 3U);
-          }) == "");
+    CHECK(
+        try_all_sequences(7, steps, [] {
+          return std::make_unique<TagsModel>(4U, std::vector<DepthLimit>{kFree, kAsync, kOver}, 3U);
+        }) == "");
   }
 
   TEST_CASE("all sequences of 8 steps, depth 16, one class, batch 2") {

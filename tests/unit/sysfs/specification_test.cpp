@@ -77,7 +77,8 @@ void check_section(int section, std::span<const Attribute> table) {
   for (const Attribute& row : table) have[std::string(row.name)] = &row;
   const std::vector<SpecifiedRow> rows = rows_of_section(section);
   CHECK(rows.size() > 15);
-  CHECK(std::count_if(rows.begin(), rows.end(), [](const SpecifiedRow& r) { return r.need == "M"; }) > 4);
+  CHECK(std::count_if(rows.begin(), rows.end(),
+                      [](const SpecifiedRow& r) { return r.need == "M"; }) > 4);
   std::set<std::string> named;
   for (const SpecifiedRow& row : rows) {
     CAPTURE(row.name);
