@@ -78,6 +78,9 @@ class Backing {
   // for this range, then use read(). Valid as long as the backing; later writes show through.
   virtual const std::byte* direct_read_view(std::uint64_t offset, std::size_t length) const;
 
+  // Whether every read gives zeroes: a reader may provide them itself.
+  virtual bool reads_zeroes() const { return false; }
+
   // Return 0 or -errno. -EOPNOTSUPP where the file system or device has no such operation.
   // Discarded ranges read as zeroes except on block devices. Length 0 succeeds.
   virtual int discard(std::uint64_t offset, std::uint64_t length) = 0;

@@ -117,6 +117,7 @@ class NullBacking final : public Backing {
     require_inside(offset, length);
     return length <= zeroes_.length() ? zeroes_.at(0) : nullptr;
   }
+  bool reads_zeroes() const override { return true; }
 
   int discard(std::uint64_t offset, std::uint64_t length) override {
     require_inside(offset, length);

@@ -178,15 +178,35 @@ Result<void> Daemon::apply_attributes(Served& served) {
   return {};
 }
 
+/// The ring transport cannot be had: an error only for who insists.
+Result<void> Daemon::refused_uring(const std::string& why) const {
+  if (config_.transport == config::Transport::uring) {
+    return tl::unexpected(Error{ENOSYS, "transport uring: " + why, kExitDirectory});
+  }
+  log(Level::notice, "transport dev, not uring: {}", why);
+  return {};
+}
+
 Result<void> Daemon::mount_disks() {
+  bool uring = config_.transport != config::Transport::dev;
+  if (uring) {
+    const UringOffer offer = look_for_uring();
+    uring = offer.offered;
+    if (!uring) {
+      if (auto done = refused_uring(offer.reason); !done) return done;
+    }
+  }
   for (Served& served : disks_) {
     auto path = directory_->make_disk_file(served.disk->name());
     if (!path) return tl::unexpected(path.error());
     served.disk->make_connection(*path);
-    if (auto done = served.disk->connection().mount(served.disk->max_background()); !done) {
-      return done;
-    }
+    DiskConnection& connection = served.disk->connection();
+    if (auto done = connection.mount(served.disk->max_background(), uring); !done) return done;
     served.mounted = true;
+    if (uring && !connection.uses_uring()) {
+      if (auto done = refused_uring("the kernel does not offer it for " + *path); !done)
+        return done;
+    }
   }
   return {};
 }
@@ -195,6 +215,11 @@ Result<void> Daemon::start_workers() {
   unsigned depths = 0;
   for (const Served& served : disks_) depths += served.disk->queue().queue_depth() + 1;
   team_.operations = std::clamp(depths, kMinOperations, kMaxOperations);
+  for (const Served& served : disks_) {
+    if (!served.disk->connection().uses_uring()) continue;
+    const auto queues = queues_of_worker(0, config_.workers, possible_cpus()).size();
+    team_.ring_entries += static_cast<unsigned>(queues) * served.disk->ring_entries();
+  }
   team_.workers.resize(config_.workers);
   team_.connection_gone = [this](Disk&) { tell_main(); };
   for (unsigned w = 0; w < config_.workers; ++w) {
@@ -280,8 +305,16 @@ void Daemon::ask_attributes() {
 
 void Daemon::log_ready() {
   for (Served& served : disks_) {
-    log(Level::info, "{}: {} bytes at {}, scheduler {}, transport dev", served.disk->name(),
-        served.disk->bytes(), served.disk->connection().path(), served.disk->queue().scheduler());
+    Disk& disk = *served.disk;
+    log(Level::info, "{}: {} bytes at {}, scheduler {}, transport {}", disk.name(), disk.bytes(),
+        disk.connection().path(), disk.queue().scheduler(),
+        disk.connection().uses_uring() ? "uring" : "dev");
+    if (!disk.connection().uses_uring()) continue;
+    const unsigned seen = disk.ring_entries() * possible_cpus();
+    if (seen < disk.queue().nr_requests()) {
+      log(Level::warning, "{}: buffer_memory holds {} requests: of nr_requests {} no more are seen",
+          disk.name(), seen, disk.queue().nr_requests());
+    }
   }
   log(Level::notice, "ready: {} disk{} in {}, {} worker{}", disks_.size(),
       disks_.size() == 1 ? "" : "s", directory_->path(), workers_.size(),
@@ -312,6 +345,10 @@ void Daemon::call_on_workers(const std::function<void(IoWorker&)>& call) {
     worker->send(commands.back());
   }
   for (unsigned n = left.load(); n != 0; n = left.load()) left.wait(n);
+}
+
+void Daemon::on_fronts(const std::function<void(Front&)>& call) {
+  call_on_workers([&call](IoWorker& worker) { worker.each_front(call); });
 }
 
 void Daemon::tell_main() {
@@ -399,10 +436,10 @@ void Daemon::finish_leaving() {
 void Daemon::turn_on_ranges(Disk& disk) {
   static const std::atomic<bool> never{false};
   log(Level::debug, "{}: unaligned writes: range mode on", disk.name());
-  call_on_workers([&disk](IoWorker& worker) { worker.front().set_range_mode(disk, true, false); });
+  on_fronts([&disk](Front& front) { front.set_range_mode(disk, true, false); });
   [[maybe_unused]] const bool frozen = disk.freezer().freeze(never);
   disk.freezer().thaw();
-  call_on_workers([&disk](IoWorker& worker) { worker.front().set_range_mode(disk, true, true); });
+  on_fronts([&disk](Front& front) { front.set_range_mode(disk, true, true); });
   disk.range_mode_wanted.store(false);
   disk.range_mode.store(Disk::RangeMode::on);
   tell_main();  // which looks from now on whether it is still needed
@@ -427,13 +464,13 @@ int Daemon::turn_off_ranges() {
 /// By the keeper. No unaligned write begins any more; if none is under way, the others need no
 /// ranges. Those that came meanwhile turn it on again.
 void Daemon::turn_off_ranges(Disk& disk) {
-  call_on_workers([&disk](IoWorker& worker) { worker.front().set_range_mode(disk, true, false); });
+  on_fronts([&disk](Front& front) { front.set_range_mode(disk, true, false); });
   if (disk.unaligned() != 0) {
-    call_on_workers([&disk](IoWorker& worker) { worker.front().set_range_mode(disk, true, true); });
+    on_fronts([&disk](Front& front) { front.set_range_mode(disk, true, true); });
     disk.range_mode.store(Disk::RangeMode::on);
     return;
   }
-  call_on_workers([&disk](IoWorker& worker) { worker.front().set_range_mode(disk, false, false); });
+  on_fronts([&disk](Front& front) { front.set_range_mode(disk, false, false); });
   log(Level::debug, "{}: range mode off", disk.name());
   disk.range_mode.store(Disk::RangeMode::off);
   if (disk.range_mode_wanted.load()) disk.want_range_mode();
@@ -448,7 +485,7 @@ int Daemon::stop() {
   unmount_disks();
   if (!drain()) abandon();
   for (Served& served : disks_) served.keeper->stop();
-  call_on_workers([](IoWorker& worker) { worker.front().fail_all(); });
+  on_fronts([](Front& front) { front.fail_all(); });
   stop_workers();
   tell_service_manager("STATUS=Flushing");
   const int status = flush_backings();
@@ -477,8 +514,7 @@ void Daemon::unmount_disks() {
     if (error == EBUSY) {
       log(Level::warning, "{} is in use: unmounted lazily, its users get errors from now on", path);
       error = unmount(path, true);
-      call_on_workers(
-          [&disk = *served.disk](IoWorker& worker) { worker.front().stop_admitting(disk); });
+      on_fronts([&served](Front& front) { front.stop_admitting(*served.disk); });
     }
     if (error != 0 && error != EINVAL) {
       log(Level::error, "{}: cannot unmount: {}", path, std::strerror(error));
@@ -520,7 +556,7 @@ bool Daemon::drain() {
 /// Answers everything that is left with EIO and ends the process: its rings hold I/O that may never
 /// end, so nothing is destroyed.
 void Daemon::abandon() {
-  call_on_workers([](IoWorker& worker) { worker.front().fail_all(); });
+  on_fronts([](Front& front) { front.fail_all(); });
   control_->stop();
   for (Served& served : disks_) directory_->remove_disk_file(served.disk->name());
   directory_->remove_all_made();

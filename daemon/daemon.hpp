@@ -53,6 +53,7 @@ class Daemon : public ChangeRunner {
   [[nodiscard]] Result<void> open_disks();
   [[nodiscard]] Result<void> apply_attributes(Served& served);
   [[nodiscard]] Result<void> mount_disks();
+  [[nodiscard]] Result<void> refused_uring(const std::string& why) const;
   [[nodiscard]] Result<void> start_workers();
   [[nodiscard]] Result<void> start_threads();
   [[nodiscard]] Result<void> start_control();
@@ -60,6 +61,7 @@ class Daemon : public ChangeRunner {
   void log_ready();
 
   void call_on_workers(const std::function<void(IoWorker&)>& call);
+  void on_fronts(const std::function<void(Front&)>& call);
   void stop_workers();
   void tell_main();
   [[nodiscard]] bool wait(int milliseconds);

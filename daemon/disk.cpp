@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "disk.hpp"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <ctime>
+
+#include "pools.hpp"
 
 namespace elevd::daemon {
 namespace {
@@ -35,6 +39,8 @@ std::string backing_text(const config::BackingSpec& spec) {
 }
 
 }  // namespace
+
+unsigned possible_cpus() { return static_cast<unsigned>(get_nprocs_conf()); }
 
 sched::Instant monotonic_now() {
   timespec time{};
@@ -88,6 +94,11 @@ void Disk::connect(std::span<WorkerPort* const> ports) {
 }
 
 void Disk::make_connection(std::string path) {
+  constexpr std::uint64_t kLeast = 4;
+  constexpr std::uint64_t kMost = 256;
+  ring_entries_ = static_cast<unsigned>(std::clamp<std::uint64_t>(
+      config_.buffer_memory / (possible_cpus() * (kMaxRingPayload + kPage)), kLeast,
+      std::max<std::uint64_t>(kMost, queue_.nr_requests())));
   const Geometry& geometry = backing_->geometry();
   connection_ = std::make_unique<DiskConnection>(
       std::move(path), BlockFile{geometry.bytes, geometry.logical_block, geometry.read_only});

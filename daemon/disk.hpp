@@ -52,6 +52,9 @@ class Disk {
   [[nodiscard]] std::uint64_t write_memory_per_worker() const { return write_memory_per_worker_; }
   /// Most requests the kernel lets through at once: more than the elevator should ever see.
   [[nodiscard]] unsigned max_background() const;
+  /// Entries of each CPU's queue on the uring transport: as many payloads as buffer_memory holds, 4
+  /// to 256, or to nr_requests as it was configured (docs/spec/fuse.md section 8.4).
+  [[nodiscard]] unsigned ring_entries() const { return ring_entries_; }
 
   // Range mode (docs/architecture.md "Concurrency rules", rule 14).
   [[nodiscard]] RangeTable& ranges() { return ranges_; }
@@ -79,6 +82,7 @@ class Disk {
   std::unique_ptr<Backing> backing_;
   sched::RequestQueue queue_;
   std::uint64_t write_memory_per_worker_;
+  unsigned ring_entries_ = 0;
   std::shared_ptr<Freezer> freezer_;
   std::unique_ptr<DiskConnection> connection_;
   sysfs::Disk facts_;
@@ -90,6 +94,9 @@ class Disk {
 
 /// Limits of a disk on that backing, docs/spec/sysfs.md section 3 for what the backing leaves open.
 [[nodiscard]] sched::Limits limits_of(const Geometry& geometry);
+
+/// CPUs the machine may have: as many queues has a connection on the uring transport.
+[[nodiscard]] unsigned possible_cpus();
 
 /// CLOCK_MONOTONIC.
 [[nodiscard]] sched::Instant monotonic_now();

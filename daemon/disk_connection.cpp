@@ -12,16 +12,17 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <vector>
 
 #include "fuse_log.hpp"
+#include "fuse_uring.hpp"
 #include "pools.hpp"
 #include "session_arguments.hpp"
 
 namespace elevd::daemon {
 namespace {
 
-constexpr std::uint32_t kMaxPages = kMaxPayload / kPage + 1;
 constexpr double kAttributeSeconds = 86400;  // the size of a disk does not change
 // Bits of flags2 and of OPEN that the headers of Debian 12 may not know (docs/spec/fuse.md 2).
 constexpr std::uint32_t kInitExt = 1U << 30;
@@ -44,7 +45,21 @@ std::int64_t wall_clock_ns() {
   return in_ns(time);
 }
 
+/// Where the answer of the request goes that libfuse handles in this thread.
+thread_local ReplySink* current_sink = nullptr;
+
+constexpr const char* kUringParameter = "/sys/module/fuse/parameters/enable_uring";
+
 }  // namespace
+
+UringOffer look_for_uring() {
+  std::ifstream file(kUringParameter);
+  char value = 0;
+  if (!file.get(value)) return {false, "this kernel has no FUSE over io_uring (Linux 6.14 has)"};
+  if (value == 'Y') return {true, {}};
+  return {false, std::string("fuse.enable_uring is off: echo Y > ") + kUringParameter +
+                     ", or for good 'options fuse enable_uring=1' in /etc/modprobe.d/fuse.conf"};
+}
 
 /// The operations that libfuse calls; `userdata` is the connection.
 struct DiskOperations {
@@ -54,9 +69,9 @@ struct DiskOperations {
 
   static void init(void* userdata, fuse_conn_info* conn) {
     auto& self = *static_cast<DiskConnection*>(userdata);
-    conn->max_write = kMaxPayload;
-    conn->max_read = kMaxPayload;
-    conn->max_readahead = kMaxPayload;
+    conn->max_write = self.max_payload_;
+    conn->max_read = self.max_payload_;
+    conn->max_readahead = self.max_payload_;
     conn->max_background = self.max_background_;
     conn->congestion_threshold = self.max_background_ / 4 * 3;
     conn->time_gran = 1;
@@ -170,15 +185,22 @@ struct DiskOperations {
   /// Replies of libfuse pass here; the first is that of INIT, which libfuse 3.14 cannot make as
   /// docs/spec/fuse.md section 3 wants it.
   static ssize_t write_reply(int fd, struct iovec* iov, int count, void* userdata) {
+    if (current_sink != nullptr) {
+      return current_sink->write({iov, static_cast<std::size_t>(count)});
+    }
     auto& self = *static_cast<DiskConnection*>(userdata);
     fuse_init_out patched{};
     if (!self.init_answered_.exchange(true) && count >= 2 && iov[1].iov_len <= sizeof(patched)) {
       std::memcpy(&patched, iov[1].iov_base, iov[1].iov_len);
-      patched.max_pages = kMaxPages;
+      patched.max_pages = static_cast<std::uint16_t>(self.max_payload_ / kPage + 1);
       patched.flags |= self.offered_flags_ & kHandleKillprivV2;
       if (self.offers_mmap_) {
         patched.flags |= kInitExt;
         patched.flags2 |= kDirectIoAllowMmap2;
+      }
+      if (self.uses_uring_) {
+        patched.flags |= kInitExt;
+        patched.flags2 |= kOverIoUring2;
       }
       std::array<iovec, 2> reply{iov[0], iovec{&patched, iov[1].iov_len}};
       return writev(fd, reply.data(), 2);
@@ -208,10 +230,12 @@ DiskConnection::~DiskConnection() {
   fuse_session_destroy(session_);
 }
 
-Result<void> DiskConnection::mount(unsigned max_background) {
+Result<void> DiskConnection::mount(unsigned max_background, bool uring) {
   max_background_ = max_background;
+  uses_uring_ = uring;
+  max_payload_ = uring ? kMaxRingPayload : kMaxPayload;
   FuseMessages messages;
-  SessionArguments arguments("default_permissions,max_read=" + std::to_string(kMaxPayload));
+  SessionArguments arguments("default_permissions,max_read=" + std::to_string(max_payload_));
   const fuse_lowlevel_ops& operations = DiskOperations::table();
   session_ = fuse_session_new(arguments.get(), &operations, sizeof(operations), this);
   const auto failed = [this](int code, const std::string& why) {
@@ -245,9 +269,11 @@ Result<void> DiskConnection::answer_init() {
   const auto& header = *reinterpret_cast<const fuse_in_header*>(buffer.data());
   const auto& init = *reinterpret_cast<const fuse_init_in*>(buffer.data() + sizeof(header));
   offered_flags_ = init.flags;
-  offers_mmap_ = header.opcode == FUSE_INIT &&
-                 static_cast<std::size_t>(n) >= sizeof(header) + sizeof(init) &&
-                 (init.flags & kInitExt) != 0 && (init.flags2 & kDirectIoAllowMmap2) != 0;
+  const bool extended = header.opcode == FUSE_INIT &&
+                        static_cast<std::size_t>(n) >= sizeof(header) + sizeof(init) &&
+                        (init.flags & kInitExt) != 0;
+  offers_mmap_ = extended && (init.flags2 & kDirectIoAllowMmap2) != 0;
+  uses_uring_ = uses_uring_ && extended && (init.flags2 & kOverIoUring2) != 0;
   process(buffer.data(), static_cast<std::size_t>(n));
   const int flags = fcntl(fd_, F_GETFL);
   if (flags < 0 || fcntl(fd_, F_SETFL, flags | O_NONBLOCK) != 0) {
@@ -256,11 +282,13 @@ Result<void> DiskConnection::answer_init() {
   return {};
 }
 
-void DiskConnection::process(void* request, std::size_t bytes) {
+void DiskConnection::process(void* request, std::size_t bytes, ReplySink* sink) {
+  current_sink = sink;
   fuse_buf buffer{};
   buffer.size = bytes;
   buffer.mem = request;
   fuse_session_process_buf(session_, &buffer);
+  current_sink = nullptr;
 }
 
 }  // namespace elevd::daemon

@@ -13,11 +13,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "error.hpp"
 
 struct fuse_session;
+struct iovec;
 
 namespace elevd::daemon {
 
@@ -28,6 +30,21 @@ struct BlockFile {
   bool read_only = false;
 };
 
+/// Where an answer of libfuse goes instead of to the descriptor.
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  /// As writev(2): `parts` begins with a fuse_out_header.
+  virtual ssize_t write(std::span<const iovec> parts) = 0;
+};
+
+/// Whether the kernel offers FUSE over io_uring; the reason and the remedy if not.
+struct UringOffer {
+  bool offered = false;
+  std::string reason;
+};
+[[nodiscard]] UringOffer look_for_uring();
+
 class DiskConnection {
  public:
   DiskConnection(std::string path, const BlockFile& file);
@@ -36,14 +53,19 @@ class DiskConnection {
   DiskConnection& operator=(const DiskConnection&) = delete;
 
   /// Mounts on `path` (an empty regular file) and answers INIT. `max_background`: requests the
-  /// kernel lets through at once. After it the descriptor is non-blocking.
-  Result<void> mount(unsigned max_background);
+  /// kernel lets through at once. After it the descriptor is non-blocking. `uring`: asks for that
+  /// transport; then nothing is served until every queue has an entry.
+  Result<void> mount(unsigned max_background, bool uring);
+
+  /// The kernel agreed to FUSE over io_uring.
+  [[nodiscard]] bool uses_uring() const { return uses_uring_; }
 
   /// The descriptor requests come from and answers go to.
   [[nodiscard]] int fd() const { return fd_; }
 
-  /// Lets libfuse handle one request, `bytes` long, that is no I/O.
-  void process(void* request, std::size_t bytes);
+  /// Lets libfuse handle one request, `bytes` long, that is no I/O. The answer goes to `sink`, or
+  /// to the descriptor without one.
+  void process(void* request, std::size_t bytes, ReplySink* sink = nullptr);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const BlockFile& file() const { return file_; }
@@ -59,7 +81,9 @@ class DiskConnection {
   int fd_ = -1;
   unsigned max_background_ = 0;
   std::uint32_t offered_flags_ = 0;  ///< flags of the INIT request
-  bool offers_mmap_ = false;         ///< the kernel can do shared mappings beside direct I/O
+  std::uint32_t max_payload_ = 0;    ///< bytes of one READ or WRITE
+  bool uses_uring_ = false;
+  bool offers_mmap_ = false;  ///< the kernel can do shared mappings beside direct I/O
   std::atomic<bool> init_answered_{false};
   std::atomic<std::uint32_t> mode_;
   std::atomic<std::uint32_t> uid_;

@@ -3,9 +3,9 @@
 //
 // Owns:       the memory of its requests.
 // Thread:     its worker's, but for what says otherwise.
-// Invariants: every request it admits is answered once, by answer() or answer_elsewhere().
-// See also:   dev_front.hpp (over /dev/fuse). A second transport brings its own buffers: nothing
-//             outside a front knows where a payload buffer comes from.
+// Invariants: every request it admits is answered once, by answer().
+// See also:   block_front.hpp (what the transports have in common), dev_front.hpp (over /dev/fuse),
+//             uring_front.hpp (FUSE over io_uring).
 #pragma once
 
 #include <cstdint>
@@ -33,13 +33,8 @@ class Front {
   /// Whether nothing can be admitted until an event comes, which the ring was asked to report.
   [[nodiscard]] virtual bool may_sleep() = 0;
 
-  /// Memory for a READ that this worker dispatches, for its whole widened length, page aligned;
-  /// null: none left now. put: it was not needed after all.
-  [[nodiscard]] virtual std::byte* take_read_buffer() = 0;
-  virtual void put_read_buffer(std::byte* memory) = 0;
-
   /// Answers a finished request and takes it home. Called in the thread of the worker that
-  /// completed it, which on this transport may be any; `worker` is that one.
+  /// completed it, which may be any; `worker` is that one.
   virtual void answer(FrontRequest& request, IoWorker& worker) = 0;
 
   /// Range mode of a disk (docs/architecture.md, rule 14). `take`: every write takes its range;

@@ -2,7 +2,9 @@
 // FrontRequest: one READ, WRITE, FSYNC or FALLOCATE of a caller, from the kernel's request to its
 // answer.
 //
-// Owns:       its bio. The payload buffer belongs to a BufferPool, the object to a RequestPool.
+// Owns:       its bio. The payload buffer belongs to a BufferPool, the object to a RequestPool;
+// both
+//             to a ring entry on that transport.
 // Thread:     the worker it came in on; after dispatch the worker that completes it, which answers
 //             it and sends it home. `memory` and `view` may be set by two workers at once that
 //             dispatch pieces of it.
@@ -48,12 +50,12 @@ struct FrontRequest {
   std::uint64_t length = 0;  ///< bytes, clipped at the end of the disk
   std::uint32_t opcode = 0;  ///< FUSE opcode, tells the form of the answer
   Stage stage = Stage::plain;
-  bool unaligned = false;        ///< a WRITE that is read, modified and written
-  bool durable = false;          ///< a WRITE that is to be on stable storage when it is answered
-  bool holds_range = false;      ///< `range` is in the table of the disk
-  std::byte* scratch = nullptr;  ///< of an unaligned WRITE: memory for its edges
-  RangeHold range;               ///< held in range mode
-  std::byte* buffer = nullptr;   ///< WRITE: the buffer its message is in
+  bool unaligned = false;         ///< a WRITE that is read, modified and written
+  bool durable = false;           ///< a WRITE that is to be on stable storage when it is answered
+  bool holds_range = false;       ///< `range` is in the table of the disk
+  std::byte* scratch = nullptr;   ///< of an unaligned WRITE: memory for its edges
+  RangeHold range;                ///< held in range mode
+  std::byte* received = nullptr;  ///< WRITE: where its payload was received, a page
   std::atomic<std::byte*> memory{nullptr};      ///< see invariant 2; null: none yet
   std::atomic<const std::byte*> view{nullptr};  ///< READ: the stored bytes, no copy was made
   FrontRequest* next_free = nullptr;            ///< in a pool's list

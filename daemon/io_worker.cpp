@@ -2,6 +2,7 @@
 #include "io_worker.hpp"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -18,10 +19,18 @@ namespace elevd::daemon {
 namespace {
 
 /// What a completion belongs to: the low bits of its user data.
-enum Kind : std::uint64_t { kOperation = 0, kFrontEvent = 1, kWakeUp = 2, kNothing = 3 };
+enum Kind : std::uint64_t {
+  kOperation = 0,
+  kDevEvent = 1,
+  kWakeUp = 2,
+  kNothing = 3,
+  kRingEntry = 4
+};
 constexpr std::uint64_t kKindMask = 7;
 /// Completion entries for everything that is no request: polls, wake-ups, messages.
 constexpr unsigned kReservedCompletions = 256;
+/// Address space for this many payloads in the hands of one worker.
+constexpr std::size_t kBuffers = 1536;
 
 std::uint64_t tagged(const void* object, Kind kind) {
   return reinterpret_cast<std::uint64_t>(object) | kind;
@@ -46,7 +55,9 @@ IoWorker::IoWorker(unsigned index, WorkerTeam& team)
     : WorkerLoop(index, team.workers, *this),
       WorkerPort(worker().mailbox),
       team_(team),
-      front_(std::make_unique<DevFront>(*this)),
+      buffers_(kBuffers, index),
+      dev_(*this),
+      uring_(team.ring_entries != 0 ? std::make_unique<UringFront>(*this) : nullptr),
       wake_up_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       operations_(std::make_unique<Operation[]>(team.operations)),
       operations_left_(team.operations) {
@@ -61,11 +72,13 @@ IoWorker::~IoWorker() = default;
 
 void IoWorker::serve(const std::function<void(const char* failure)>& ready) {
   try {
-    ring_ = std::make_unique<Ring>(team_.operations + kReservedCompletions);
+    ring_ = std::make_unique<Ring>(team_.operations + team_.ring_entries + kReservedCompletions,
+                                   uring_ != nullptr);
   } catch (const std::system_error& error) {
     ready(error.what());
     return;
   }
+  if (uring_) pin();
   arm_wake_up();
   ready(nullptr);
   run();
@@ -75,17 +88,40 @@ void IoWorker::serve(const std::function<void(const char* failure)>& ready) {
 void IoWorker::add_disk(Disk& disk) {
   queues_.push_back(&disk.queue());
   if (disk.model() != nullptr) modelled_.push_back(&disk);
-  front_->add(disk);
+  dev_.add(disk);
+  if (disk.connection().uses_uring()) uring_->add(disk);
 }
 
 void IoWorker::remove_disk(Disk& disk) {
   std::erase(queues_, &disk.queue());
   std::erase(modelled_, &disk);
   std::erase(starved_, &disk.queue());
-  front_->remove(disk);
+  each_front([&disk](Front& front) { front.remove(disk); });
+}
+
+/// A request and its client's answer stay on one CPU: that of the queue (docs/spec/fuse.md 8.6).
+void IoWorker::pin() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  for (const unsigned cpu : queues_of_worker(worker().index(), team_size(), possible_cpus())) {
+    if (cpu < CPU_SETSIZE && CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &mine);
+  }
+  // None of them allowed: anywhere is as good as anywhere else.
+  if (CPU_COUNT(&mine) != 0) sched_setaffinity(0, sizeof(mine), &mine);
 }
 
 // --- The ring ---------------------------------------------------------------------------------
+
+io_uring_sqe& IoWorker::ring_command(void* object) {
+  io_uring_sqe& sqe = ring_->sqe();
+  std::memset(static_cast<void*>(&sqe), 0, 2 * sizeof(sqe));
+  sqe.opcode = IORING_OP_URING_CMD;
+  sqe.user_data = tagged(object, kRingEntry);
+  return sqe;
+}
 
 void IoWorker::arm_wake_up() {
   io_uring_sqe& sqe = ring_->sqe();
@@ -103,12 +139,12 @@ void IoWorker::wake() {
 void IoWorker::poll(int fd, unsigned events, void* object) {
   io_uring_sqe& sqe = ring_->sqe();
   io_uring_prep_poll_add(&sqe, fd, events);
-  sqe.user_data = tagged(object, kFrontEvent);
+  sqe.user_data = tagged(object, kDevEvent);
 }
 
 void IoWorker::cancel_poll(void* object) {
   io_uring_sqe& sqe = ring_->sqe();
-  io_uring_prep_poll_remove(&sqe, tagged(object, kFrontEvent));
+  io_uring_prep_poll_remove(&sqe, tagged(object, kDevEvent));
   sqe.user_data = tagged(nullptr, kNothing);
 }
 
@@ -132,8 +168,10 @@ void IoWorker::reap() {
     switch (data & kKindMask) {
       case kOperation:
         return completed(*static_cast<Operation*>(object), result);
-      case kFrontEvent:
-        return front_->on_event(object, result);
+      case kDevEvent:
+        return dev_.on_event(object, result);
+      case kRingEntry:
+        return uring_->on_event(object, result);
       case kWakeUp: {
         std::uint64_t count = 0;
         [[maybe_unused]] const ssize_t n = read(wake_up_.get(), &count, sizeof(count));
@@ -150,7 +188,12 @@ void IoWorker::reap() {
 
 bool IoWorker::may_sleep() {
   if (memory_freed_ && !starved_.empty()) return false;
-  return front_->may_sleep();
+  return dev_.may_sleep() && (!uring_ || uring_->may_sleep());
+}
+
+void IoWorker::admit() {
+  dev_.admit();
+  if (uring_) uring_->admit();
 }
 
 // --- Requests to the backing ------------------------------------------------------------------
@@ -183,14 +226,14 @@ bool IoWorker::find_memory(sched::Request& rq) {
   for (sched::Bio* bio = rq.first; bio != nullptr; bio = bio->next) {
     FrontRequest& front = front_of(bio->root());
     if (front.memory.load(std::memory_order_acquire) != nullptr) continue;
-    std::byte* memory = front_->take_read_buffer();
+    std::byte* memory = take_buffer();
     if (memory == nullptr) {
       starved(*rq.queue);
       return false;
     }
     std::byte* none = nullptr;
     if (!front.memory.compare_exchange_strong(none, memory, std::memory_order_acq_rel)) {
-      front_->put_read_buffer(memory);
+      put_buffer(memory);
     }
   }
   return true;
@@ -239,6 +282,7 @@ bool IoWorker::show_views(Disk& disk, sched::Request& rq) {
   for (sched::Bio* bio = rq.first; bio != nullptr; bio = bio->next) {
     FrontRequest& front = front_of(bio->root());
     if (front.view.load(std::memory_order_relaxed) != nullptr) continue;
+    if (front.memory.load(std::memory_order_relaxed) != nullptr) return false;
     const std::byte* view = disk.backing().direct_read_view(front.offset, front.length);
     if (view == nullptr) return false;
     front.view.store(view, std::memory_order_relaxed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // IoWorker: a worker with its ring, its front ends and its share of every disk.
 //
-// Owns:       ring, fronts, operations (what is in flight on the ring).
+// Owns:       ring, fronts, payload buffers, operations (what is in flight on the ring).
 // Thread:     one thread runs all of it; send() (WorkerPort) and wake() from any.
 // Invariants: (1) requests in flight <= operations <= completion entries less a reserve;
 //             (2) a completion never dispatches: it appends to the worker's lists.
@@ -23,6 +23,7 @@
 #include "disk.hpp"
 #include "operation.hpp"
 #include "ring.hpp"
+#include "uring_front.hpp"
 #include "worker_loop.hpp"
 
 namespace elevd::daemon {
@@ -33,6 +34,7 @@ struct WorkerTeam {
   std::vector<class IoWorker*> io_workers;
   std::vector<WorkerPort*> ports;
   unsigned operations = 1024;  ///< requests in flight per worker, at most
+  unsigned ring_entries = 0;  ///< of all disks on the uring transport, per worker; 0: there is none
   /// A disk's connection was unmounted. Called by a worker, once per disk.
   std::function<void(Disk&)> connection_gone;
 };
@@ -60,7 +62,23 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
   /// Queues wait for buffers or ring slots of this worker.
   [[nodiscard]] bool is_starved() const { return !starved_.empty(); }
 
-  [[nodiscard]] Front& front() { return *front_; }
+  /// A command entry of the ring, zeroed but for its kind; it completes in the uring front's
+  /// on_event(object). REQUIRES: team.ring_entries != 0.
+  [[nodiscard]] io_uring_sqe& ring_command(void* object);
+  [[nodiscard]] unsigned team_size() const { return static_cast<unsigned>(team_.workers.size()); }
+
+  /// Memory for a payload of any length, widened; null: none left now. It belongs to the pool of
+  /// the worker that took it.
+  [[nodiscard]] std::byte* take_buffer() { return buffers_.take(); }
+  void put_buffer(std::byte* payload) { buffers_.put(payload); }
+  [[nodiscard]] BufferPool& buffers() { return buffers_; }
+
+  /// Does something with every front end.
+  template <class F>
+  void each_front(F&& f) {
+    f(static_cast<Front&>(dev_));
+    if (uring_) f(static_cast<Front&>(*uring_));
+  }
   /// Buffers or ring slots came back: who was starved may try again.
   void memory_freed() { memory_freed_ = true; }
   void add_disk(Disk& disk);
@@ -69,7 +87,7 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
  protected:
   sched::Instant now() override { return monotonic_now(); }
   void reap() override;
-  void admit() override { front_->admit(); }
+  void admit() override;
   bool may_sleep() override;
   void answer(sched::Bio& bio) override;
   void left_closed_gate(sched::RequestQueue& queue) override;
@@ -96,11 +114,14 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
   static void report(Disk& disk, const sched::Request& rq, int error);
   void finish(Operation& operation, int error);
   void arm_wake_up();
+  void pin();
 
   WorkerTeam& team_;
   std::unique_ptr<Ring> ring_;
-  std::unique_ptr<Front> front_;
-  Descriptor wake_up_;  ///< an eventfd
+  BufferPool buffers_;
+  DevFront dev_;
+  std::unique_ptr<UringFront> uring_;  ///< where a disk is served that way
+  Descriptor wake_up_;                 ///< an eventfd
   std::unique_ptr<Operation[]> operations_;
   Operation* free_operations_ = nullptr;
   unsigned operations_left_ = 0;

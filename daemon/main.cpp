@@ -35,14 +35,6 @@ int refuse(const std::string& what, int status) {
   return status;
 }
 
-/// What this version does not have yet is refused before anything is opened.
-std::string missing(const config::DaemonConfig& config) {
-  if (config.transport == config::Transport::uring) {
-    return "transport uring: not available in this version, expected auto or dev";
-  }
-  return {};
-}
-
 void prepare_process() {
   std::signal(SIGPIPE, SIG_IGN);
   sigset_t set;
@@ -127,7 +119,6 @@ int main_of(int argc, char** argv) {
     return kExitStopped;
   }
   auto& config = std::get<config::DaemonConfig>(parsed);
-  if (const std::string what = missing(config); !what.empty()) return refuse(what, kExitUsage);
   if (config.check_only) {
     std::puts("the configuration is valid");
     return kExitStopped;

@@ -20,7 +20,7 @@ BufferPool::BufferPool(std::size_t count, unsigned owner) : count_(count), owner
   for (std::size_t i = count; i > 0; --i) {
     std::byte* buffer = base_ + (i - 1) * kBufferStride;
     new (buffer) BufferHead{this, nullptr};
-    free_.push_back(buffer);
+    free_.push_back(buffer + kPage);
   }
 }
 
@@ -31,7 +31,7 @@ bool BufferPool::collect_home() {
   if (head == nullptr) return false;
   while (head != nullptr) {
     BufferHead* next = head->next_free;
-    free_.push_back(reinterpret_cast<std::byte*>(head));
+    free_.push_back(reinterpret_cast<std::byte*>(head) + kPage);
     head = next;
   }
   return true;

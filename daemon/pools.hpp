@@ -22,6 +22,8 @@ namespace elevd::daemon {
 
 /// Largest payload of one request (docs/spec/fuse.md section 3).
 inline constexpr std::size_t kMaxPayload = 512 * 1024;
+/// The same over a ring, whose entries hold that memory for good (section 8.5).
+inline constexpr std::size_t kMaxRingPayload = 128 * 1024;
 /// The headers of a WRITE lie right before the page on which its payload starts.
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kWriteHeader = 80;
@@ -67,7 +69,8 @@ struct BufferHead {
   BufferHead* next_free = nullptr;
 };
 
-/// Buffers of kBufferStride bytes, page aligned; the payload starts at buffer + kPage.
+/// Buffers of kBufferStride bytes. What is taken and put is the place of the payload: a page, with
+/// room for the headers of a message before it.
 class BufferPool {
  public:
   /// `owner`: index of the worker that owns it.
@@ -78,27 +81,27 @@ class BufferPool {
 
   [[nodiscard]] std::byte* take() {
     if (free_.empty()) return nullptr;
-    std::byte* buffer = free_.back();
+    std::byte* payload = free_.back();
     free_.pop_back();
-    return buffer;
+    return payload;
   }
-  void put(std::byte* buffer) { free_.push_back(buffer); }
+  void put(std::byte* payload) { free_.push_back(payload); }
   [[nodiscard]] std::size_t available() const { return free_.size(); }
 
   /// The pool a buffer came from.
-  [[nodiscard]] static BufferPool& of(const std::byte* buffer) {
-    return *reinterpret_cast<const BufferHead*>(buffer)->pool;
-  }
+  [[nodiscard]] static BufferPool& of(std::byte* payload) { return *head_of(payload).pool; }
   /// By a worker that is not the owner. True: wake the owner.
-  [[nodiscard]] bool send_home(std::byte* buffer) {
-    return home_.push(*reinterpret_cast<BufferHead*>(buffer));
-  }
+  [[nodiscard]] bool send_home(std::byte* payload) { return home_.push(head_of(payload)); }
   /// By the owner: puts what came home; true if there was something.
   bool collect_home();
   [[nodiscard]] bool wait() { return home_.wait(); }
   [[nodiscard]] unsigned owner() const { return owner_; }
 
  private:
+  static BufferHead& head_of(std::byte* payload) {
+    return *reinterpret_cast<BufferHead*>(payload - kPage);
+  }
+
   std::byte* base_;
   std::size_t count_;
   unsigned owner_;
@@ -106,7 +109,7 @@ class BufferPool {
   HomeStack<BufferHead> home_;
 };
 
-/// FrontRequests, with a stack on which other workers send them home.
+/// FrontRequests.
 class RequestPool {
  public:
   explicit RequestPool(std::size_t count);
@@ -122,7 +125,6 @@ class RequestPool {
     request.next_free = free_;
     free_ = &request;
   }
-  [[nodiscard]] HomeStack<FrontRequest>& home() { return home_; }
   [[nodiscard]] std::size_t size() const { return count_; }
   [[nodiscard]] FrontRequest& at(std::size_t index) { return requests_[index]; }
 
@@ -130,7 +132,6 @@ class RequestPool {
   std::size_t count_;
   std::unique_ptr<FrontRequest[]> requests_;
   FrontRequest* free_ = nullptr;
-  HomeStack<FrontRequest> home_;
 };
 
 }  // namespace elevd::daemon

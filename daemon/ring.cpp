@@ -12,16 +12,17 @@ constexpr unsigned kSubmissions = 256;
 
 }  // namespace
 
-Ring::Ring(unsigned completions) {
+Ring::Ring(unsigned completions, bool wide) {
+  const unsigned width = wide ? IORING_SETUP_SQE128 : 0;
   io_uring_params params{};
   params.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE |
-                 IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CLAMP;
+                 IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CLAMP | width;
   params.cq_entries = completions;
   int failed = io_uring_queue_init_params(kSubmissions, &ring_, &params);
   if (failed == -EINVAL) {  // before Linux 6.1
     deferred_ = false;
     params = {};
-    params.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP;
+    params.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | width;
     params.cq_entries = completions;
     failed = io_uring_queue_init_params(kSubmissions, &ring_, &params);
   }

@@ -18,9 +18,9 @@ namespace elevd::daemon {
 
 class Ring {
  public:
-  /// `completions`: entries of the completion queue, rounded up to a power of two. Throws
-  /// std::system_error.
-  explicit Ring(unsigned completions);
+  /// `completions`: entries of the completion queue, rounded up to a power of two. `wide`:
+  /// submission entries of 128 bytes, which commands need. Throws std::system_error.
+  explicit Ring(unsigned completions, bool wide = false);
   ~Ring();
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;

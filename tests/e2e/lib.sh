@@ -12,6 +12,7 @@
 #   ELEVD_CASE_LIMIT  seconds until the case is ended (default 240)
 #   ELEVD_TEST_DIR    where to work: a file system with O_DIRECT (default /var/tmp)
 #   ELEVD_TEST_SHORT  1: a smaller load with the same checks
+#   ELEVD_TEST_TRANSPORT  how start_elevd has the kernel reached: dev or uring (default: auto)
 # Variables for the case: work (its directory), dir (DIR of the daemon), log (the daemon's log),
 # elevd_pid, elevd_status (of the last stop_elevd), probe, tree (sys/block of DIR), short.
 set -u -o pipefail
@@ -246,7 +247,8 @@ start_elevd() {  # elevd arguments without DIR; returns when every disk is mount
   done
   mkdir -p "$dir"
   # Background processes of a script ignore SIGINT; the daemon must not inherit that.
-  env --default-signal=INT "$ELEVD_BIN/elevd" "$dir" "$@" </dev/null >>"$log" 2>&1 &
+  env --default-signal=INT "$ELEVD_BIN/elevd" "$dir" --transport "${ELEVD_TEST_TRANSPORT:-auto}" "$@" \
+    </dev/null >>"$log" 2>&1 &
   elevd_pid=$!
   running+=("$elevd_pid")
   wait_for 30 ready_or_dead "${names[@]}" || die "elevd is not ready after 30 s: elevd $*"
@@ -325,7 +327,7 @@ END
       for order in write randwrite randrw; do
         for jobs in 1 4; do
           depth=$([[ $engine == psync ]] && echo 1 || echo 16)
-          per_job=$([[ $size == 4k ]] && echo 4m || echo 12m)
+          per_job=$([[ $size == 4k ]] && echo 2m || echo 6m)
           ((short)) && per_job=$([[ $size == 4k ]] && echo 1m || echo 4m)
           printf '[%s-%s-%s-%sjobs]\nstonewall\nbs=%s\nrw=%s\nnumjobs=%s\niodepth=%s\n' \
             "$engine" "$size" "$order" "$jobs" "$size" "$order" "$jobs" "$depth"

@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// DevFront: writes that must exclude each other, and those that read, modify and write
+// BlockFront: writes that must exclude each other, and those that read, modify and write
 // (docs/architecture.md "Concurrency rules", rule 14).
-#include <linux/fuse.h>
-
 #include <cstring>
 
-#include "dev_front.hpp"
+#include "block_front.hpp"
 #include "io_worker.hpp"
 #include "sched/assertion.hpp"
 
 namespace elevd::daemon {
 
-DevFront::Share* DevFront::share_of(const Disk& disk) {
-  for (Share& share : shares_) {
-    if (share.disk == &disk) return &share;
-  }
-  return nullptr;
-}
-
 /// In range mode a write takes its range before it enters the gate, so before any tag. An unaligned
 /// one waits until no write without a range is left.
-void DevFront::start_write(Share& share, FrontRequest& request) {
+void BlockFront::start_write(Share& share, FrontRequest& request) {
   if (request.unaligned && !share.ranges_ready) [[unlikely]] {
     share.unaligned.push_back(request.bio);
     share.disk->want_range_mode();
@@ -39,7 +30,7 @@ void DevFront::start_write(Share& share, FrontRequest& request) {
   proceed(request);
 }
 
-void DevFront::proceed(FrontRequest& request) {
+void BlockFront::proceed(FrontRequest& request) {
   if (request.unaligned) {
     begin_unaligned(request);
     return;
@@ -51,17 +42,16 @@ void DevFront::proceed(FrontRequest& request) {
 }
 
 /// Moves the payload to where it lies in its blocks, and has the edges read that it does not fill.
-void DevFront::begin_unaligned(FrontRequest& request) {
+void BlockFront::begin_unaligned(FrontRequest& request) {
   const std::uint64_t block = request.disk->backing().geometry().logical_block;
   const ByteRange range = request.widened(block);
-  request.scratch = take_read_buffer();
+  request.scratch = worker_.take_buffer();
   if (request.scratch == nullptr) {
     request.stage = Stage::granted;  // once more when memory has come back
     ready_.push_back(request.bio);
     return;
   }
-  std::byte* payload = request.buffer + kPage;
-  std::memmove(payload + (request.offset - range.from), payload, request.length);
+  std::memmove(request.received + (request.offset - range.from), request.received, request.length);
   if (request.offset != range.from) {
     read_edge(request, Stage::head, range.from);
   } else {
@@ -70,7 +60,7 @@ void DevFront::begin_unaligned(FrontRequest& request) {
 }
 
 /// The first block goes to the first of the scratch memory, the last behind it.
-void DevFront::read_edge(FrontRequest& request, Stage stage, std::uint64_t at) {
+void BlockFront::read_edge(FrontRequest& request, Stage stage, std::uint64_t at) {
   const std::uint64_t block = request.disk->backing().geometry().logical_block;
   request.stage = stage;
   request.memory.store(request.scratch + (stage == Stage::tail ? block : 0),
@@ -83,7 +73,7 @@ void DevFront::read_edge(FrontRequest& request, Stage stage, std::uint64_t at) {
 }
 
 /// An edge has been read: read the other one, or put them beside the payload and write all of it.
-void DevFront::edge_read(FrontRequest& request) {
+void BlockFront::edge_read(FrontRequest& request) {
   const std::uint64_t block = request.disk->backing().geometry().logical_block;
   const ByteRange range = request.widened(block);
   const std::uint64_t end = request.offset + request.length;
@@ -95,14 +85,14 @@ void DevFront::edge_read(FrontRequest& request) {
   }
   request.stage = Stage::plain;
   if (!failed) {
-    std::byte* base = request.buffer + kPage;
+    std::byte* base = request.received;
     std::memcpy(base, request.scratch, request.offset - range.from);
     const std::byte* last =
         request.scratch + (one_block && request.offset != range.from ? 0 : block);
     std::memcpy(base + (end - range.from), last + (end - (range.to - block)), range.to - end);
     request.memory.store(base, std::memory_order_relaxed);
   }
-  put_read_buffer(request.scratch);
+  worker_.put_buffer(request.scratch);
   worker_.memory_freed();
   request.bio.op = sched::Op::write;
   if (failed) {
@@ -114,7 +104,7 @@ void DevFront::edge_read(FrontRequest& request) {
 }
 
 /// Goes on with requests that came back to their owner.
-void DevFront::go_on() {
+void BlockFront::go_on() {
   sched::BioList now;
   now.swap(ready_);
   while (!now.empty()) {
@@ -128,25 +118,25 @@ void DevFront::go_on() {
   }
 }
 
-void DevFront::to_owner(FrontRequest& request, IoWorker& worker) {
+void BlockFront::to_owner(FrontRequest& request, IoWorker& worker) {
   if (&worker == &worker_) {
     ready_.push_back(request.bio);
     return;
   }
   // Not memory that the owner may or may not wait for: it has to go on with this one.
-  [[maybe_unused]] const bool waits = requests_.home().push(request);
+  [[maybe_unused]] const bool waits = home_.push(request);
   worker.wake_peer(worker_.worker().index());
 }
 
-void DevFront::release_range(FrontRequest& request, IoWorker& worker) {
+void BlockFront::release_range(FrontRequest& request, IoWorker& worker) {
   request.disk->ranges().release(request.range, [&worker](RangeHold& granted) {
     FrontRequest& next = *granted.request;
-    static_cast<DevFront*>(next.front)->to_owner(next, worker);
+    static_cast<BlockFront*>(next.front)->to_owner(next, worker);
   });
   request.holds_range = false;
 }
 
-void DevFront::set_range_mode(Disk& disk, bool take, bool ready) {
+void BlockFront::set_range_mode(Disk& disk, bool take, bool ready) {
   Share* share = share_of(disk);
   if (share == nullptr) return;
   share->take_ranges = take;
