@@ -265,6 +265,8 @@ stop_elevd() {  # [SIGNAL [SECONDS]]: sets elevd_status; a daemon that does not 
   elevd_status=$?
 }
 
+transport_of() { sed -n "s/.* $1: .*, transport //p" "$log" | tail -n 1; }  # DISK: dev or uring
+
 queue() { echo "$tree/$1/queue/$2"; }  # DISK ATTRIBUTE: its path
 
 stat_field() {  # DISK NUMBER: of spec/sysfs.md section 7, from 1

@@ -24,12 +24,14 @@ requests 5 512 "writes" --ioengine=libaio --iodepth=1 --rw=write --bs=1m
 accept "$(queue d0 max_sectors_kb)" 64 64
 requests 1 1024 "64 KiB pieces" --ioengine=psync --rw=read --bs=1m
 accept "$(queue d0 max_sectors_kb)" 0 1280
-# whole again: the front end sends 512 KiB; two of them could merge
+# whole again: the front end sends 512 KiB, over io_uring 128; two of them could merge
+pieces=2
+[[ $(transport_of d0) == uring ]] && pieces=8
 accept "$(queue d0 nomerges)" 2 2
-requests 1 128 "no split" --ioengine=psync --rw=read --bs=1m
+requests 1 $((64 * pieces)) "no split" --ioengine=psync --rw=read --bs=1m
 
 before=$(stat_field d0 3)
-requests 1 64 "512 KiB" --ioengine=psync --rw=read --bs=512k --size=32m
+requests 1 $((32 * pieces)) "512 KiB" --ioengine=psync --rw=read --bs=512k --size=32m
 equal "sectors" 65536 $(($(stat_field d0 3) - before))
 stop_elevd
 equal "exit status" 0 "$elevd_status"
