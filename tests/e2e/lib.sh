@@ -247,8 +247,8 @@ start_elevd() {  # elevd arguments without DIR; returns when every disk is mount
   done
   mkdir -p "$dir"
   # Background processes of a script ignore SIGINT; the daemon must not inherit that.
-  env --default-signal=INT "$ELEVD_BIN/elevd" "$dir" --transport "${ELEVD_TEST_TRANSPORT:-auto}" "$@" \
-    </dev/null >>"$log" 2>&1 &
+  env --default-signal=INT "$ELEVD_BIN/elevd" "$dir" \
+    ${ELEVD_TEST_TRANSPORT:+--transport "$ELEVD_TEST_TRANSPORT"} "$@" </dev/null >>"$log" 2>&1 &
   elevd_pid=$!
   running+=("$elevd_pid")
   wait_for 30 ready_or_dead "${names[@]}" || die "elevd is not ready after 30 s: elevd $*"
