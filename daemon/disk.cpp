@@ -85,11 +85,21 @@ Disk::Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, u
   if (config.model.kind != config::ModelSpec::Kind::none) {
     // One more than the hardware tags: a FLUSH borrows one.
     model_ = std::make_unique<ModelledDevice>(timing_of(config.model), queue_.queue_depth() + 1);
+    facts_.device_command = [this](std::string_view text) { return command_device(text); };
+    facts_.device_state = [this] { return model_->describe(); };
   }
   facts_.read_ahead_kb = sysfs::default_read_ahead_kb(queue_.limits());
 }
 
+/// A worker that sleeps looks at the device when it wakes; a turn more does no harm to another.
+int Disk::command_device(std::string_view text) {
+  const int error = model_->command(text, monotonic_now());
+  if (error == 0 && !ports_.empty()) ports_.front()->wake();
+  return error;
+}
+
 void Disk::connect(std::span<WorkerPort* const> ports) {
+  ports_ = ports;
   freezer_ = std::make_shared<Freezer>(queue_, ports);
 }
 

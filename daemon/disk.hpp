@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "backing.hpp"
 #include "config/config.hpp"
@@ -78,11 +79,14 @@ class Disk {
   std::atomic<bool> gone{false};
 
  private:
+  [[nodiscard]] int command_device(std::string_view text);
+
   const config::DiskConfig config_;
   std::unique_ptr<Backing> backing_;
   sched::RequestQueue queue_;
   std::uint64_t write_memory_per_worker_;
   unsigned ring_entries_ = 0;
+  std::span<WorkerPort* const> ports_;  ///< of all workers; set before the control files are there
   std::shared_ptr<Freezer> freezer_;
   std::unique_ptr<DiskConnection> connection_;
   sysfs::Disk facts_;

@@ -3,13 +3,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <limits>
 
 #include "sched/assertion.hpp"
 
 namespace elevd::daemon {
+namespace {
+
+constexpr std::uint64_t kMostReleased = std::numeric_limits<std::uint64_t>::max();
+
+}  // namespace
 
 ModelledDevice::ModelledDevice(const DeviceTiming& timing, std::uint32_t requests)
     : model_(timing) {
@@ -55,21 +60,34 @@ std::optional<ModelledDevice::Finished> ModelledDevice::leave_model(Held& held) 
   return Finished{held.rq, held.error};
 }
 
-std::optional<ModelledDevice::Finished> ModelledDevice::next_finished(sched::Instant now) {
+/// `release`: one that was released may be among them; cleared when it was.
+std::optional<ModelledDevice::Finished> ModelledDevice::next_finished(sched::Instant now,
+                                                                      bool& release) {
   for (;;) {
     DeviceEntry* entry = nullptr;
-    if (released_ != 0) {
-      --released_;
-      entry = model_.take_oldest(now);
-    } else {
-      entry = model_.take_due(now);
+    if (release && released_ != 0) {
+      release = false;
+      entry = take_released(now);
     }
-    if (entry == nullptr) {
-      if (released_ == 0) return std::nullopt;
-      continue;
-    }
+    if (entry == nullptr) entry = model_.take_due(now);
+    if (entry == nullptr) return std::nullopt;
     if (auto finished = leave_model(*static_cast<Held*>(entry->owner))) return finished;
   }
+}
+
+/// The oldest one. What is released beyond those that are here is void.
+DeviceEntry* ModelledDevice::take_released(sched::Instant now) {
+  DeviceEntry* const entry = model_.take_oldest(now);
+  if (entry == nullptr) {
+    released_ = 0;
+  } else {
+    --released_;
+  }
+  if (released_ == 0 && stall_ends_) {
+    stall_ends_ = false;
+    model_.end_stall(now);
+  }
+  return entry;
 }
 
 int ModelledDevice::command(std::string_view text, sched::Instant now) {
@@ -77,22 +95,22 @@ int ModelledDevice::command(std::string_view text, sched::Instant now) {
   const std::lock_guard guard(mutex_);
   if (text == "stall") {
     model_.stall();
+    stall_ends_ = false;
     return 0;
   }
   constexpr std::string_view kRelease = "release ";
-  if (!text.starts_with(kRelease)) return EINVAL;
+  if (!text.starts_with(kRelease) || !model_.stalled()) return EINVAL;
   text.remove_prefix(kRelease.size());
   if (text == "all") {
-    released_ += model_.size();
-    model_.end_stall(now);
+    released_ = model_.size();
+    stall_ends_ = released_ != 0;
+    if (!stall_ends_) model_.end_stall(now);
     return 0;
   }
   std::uint64_t n = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (failed != std::errc{} || end != text.data() + text.size() || !model_.stalled()) {
-    return EINVAL;
-  }
-  released_ += std::min<std::uint64_t>(n, model_.size());
+  if (failed != std::errc{} || end != text.data() + text.size() || n == 0) return EINVAL;
+  released_ = n > kMostReleased - released_ ? kMostReleased : released_ + n;
   return 0;
 }
 

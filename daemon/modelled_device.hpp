@@ -35,25 +35,27 @@ class ModelledDevice {
   /// The I/O of `rq` is done. True: it was due already, complete it now; else take() gives it out.
   [[nodiscard]] bool io_done(sched::Request& rq, int error);
 
-  /// Calls `complete(Request&, int error)` for everything that is due and done, oldest due first.
-  /// Returns when to look again; none: nothing is being served.
+  /// Calls `complete(Request&, int error)` for everything that is due and done, oldest due first,
+  /// and for one that was released: the caller runs the queue before it takes the next. Returns
+  /// when to look again; none: nothing is being served.
   template <class F>
   [[nodiscard]] std::optional<sched::Instant> take(sched::Instant now, F&& complete) {
+    bool release = true;
     std::optional<sched::Instant> next;
     for (;;) {
       std::optional<Finished> finished;
       {
         const std::lock_guard guard(mutex_);
-        finished = next_finished(now);
-        if (!finished) next = model_.next_due();
+        finished = next_finished(now, release);
+        if (!finished) next = released_ != 0 ? now : model_.next_due();
       }
       if (!finished) return next;
       complete(*finished->rq, finished->error);
     }
   }
 
-  /// `stall`, `release N`, `release all` (docs/spec/scenario.md section 2); 0 or EINVAL. Whoever
-  /// calls it then has a worker call take().
+  /// `stall`, `release N`, `release all` (docs/spec/scenario.md section 2); 0 or EINVAL, also for a
+  /// release of a device that is not stalled. Whoever calls it then has a worker call take().
   [[nodiscard]] int command(std::string_view text, sched::Instant now);
   /// "stalled=0|1\nat_device=N\n".
   [[nodiscard]] std::string describe();
@@ -71,7 +73,8 @@ class ModelledDevice {
     int error = 0;
   };
 
-  [[nodiscard]] std::optional<Finished> next_finished(sched::Instant now);
+  [[nodiscard]] std::optional<Finished> next_finished(sched::Instant now, bool& release);
+  [[nodiscard]] DeviceEntry* take_released(sched::Instant now);
   [[nodiscard]] std::optional<Finished> leave_model(Held& held);
 
   std::mutex mutex_;
@@ -79,6 +82,7 @@ class ModelledDevice {
   std::vector<std::unique_ptr<Held>> all_;
   std::vector<Held*> free_;
   std::uint64_t released_ = 0;  ///< of a stalled device, to be given out by take()
+  bool stall_ends_ = false;     ///< when these are out
 };
 
 }  // namespace elevd::daemon

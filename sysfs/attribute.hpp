@@ -96,7 +96,11 @@ using Store = Outcome (*)(Disk&, std::string_view);
 [[nodiscard]] constexpr Attribute debug_file(std::string_view name, Show show) {
   return {name, 0400, show, nullptr, {}};
 }
-/// The same of a scheduler.
+/// One that takes commands.
+[[nodiscard]] constexpr Attribute debug_command(std::string_view name, Show show, Store store) {
+  return {name, 0600, show, store, {}};
+}
+/// What the debug tree shows of a scheduler.
 [[nodiscard]] constexpr Attribute scheduler_debug_file(std::string_view name,
                                                        Shown (*show)(Disk&)) {
   return {name, 0400, nullptr, nullptr, {}, show};
@@ -130,6 +134,8 @@ struct DirectoryTable {
 /// What is below block/DISK and below kernel/debug/block/DISK.
 [[nodiscard]] std::span<const DirectoryTable> disk_directories();
 [[nodiscard]] std::span<const DirectoryTable> debug_directories();
+/// What the debug directory of a disk on a modelled device has besides.
+[[nodiscard]] std::span<const Attribute> modelled_device_debug_files();
 
 /// Files of queue/iosched and of the debug directory sched/, by scheduler.
 [[nodiscard]] std::span<const Attribute> mq_deadline_files();

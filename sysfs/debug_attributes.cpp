@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a disk's debug directory: docs/spec/sysfs.md section 8, and `merge`, which is ours.
+// Rows of a disk's debug directory: docs/spec/sysfs.md section 8, and `merge` and `device`, which
+// are ours.
 #include <fmt/format.h>
 
 #include "attribute.hpp"
@@ -94,6 +95,16 @@ constexpr Attribute kHardwareQueueDebugFiles[] = {
 };
 static_assert(sorted_by_name(kHardwareQueueDebugFiles));
 
+/// `stall`, `release N`, `release all`: docs/spec/scenario.md section 2.
+constexpr Attribute kModelledDeviceFiles[] = {
+    debug_command(
+        "device", [](Disk& disk) { return disk.device_state(); },
+        [](Disk& disk, std::string_view text) -> Outcome {
+          if (const int error = disk.device_command(text); error != 0) return Refused{error};
+          return Done{};
+        }),
+};
+
 constexpr DirectoryTable kDebugDirectories[] = {
     {"", kDebugFiles},
     {"hctx0", kHardwareQueueDebugFiles},
@@ -102,5 +113,6 @@ constexpr DirectoryTable kDebugDirectories[] = {
 }  // namespace
 
 std::span<const DirectoryTable> debug_directories() { return kDebugDirectories; }
+std::span<const Attribute> modelled_device_debug_files() { return kModelledDeviceFiles; }
 
 }  // namespace elevd::sysfs

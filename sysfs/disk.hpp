@@ -15,6 +15,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "sched/request_queue.hpp"
 #include "sysfs/scheduler.hpp"
@@ -45,6 +46,11 @@ struct Disk {
   std::atomic<bool> stable_writes{false};
   std::atomic<bool> add_random{false};
   std::atomic<bool> iostats_passthrough{false};
+
+  // What stores of the debug tree ask of whoever has the disk. Called under the lock of the Tree:
+  // they must not wait.
+  std::function<int(std::string_view)> device_command;  ///< empty: no modelled device; 0 or errno
+  std::function<std::string()> device_state;            ///< the text of `device`
 };
 
 /// What read_ahead_kb becomes whenever limits change: 128, or twice the optimal I/O size, or, for a

@@ -37,6 +37,12 @@ int Tree::add_disk(Disk& disk) {
   disk.tree = this;
   add_directories(block_, disk, disk_directories());
   add_directories(debug_block_, disk, debug_directories());
+  if (disk.device_command) {
+    const Inode debug = child(debug_block_, disk.name);
+    for (const Attribute& row : modelled_device_debug_files()) {
+      add_node(debug, row.name, &disk, &row);
+    }
+  }
   return 0;
 }
 

@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
   } else if (what == "attributes") {
     print_directories("disk", elevd::sysfs::disk_directories());
     print_directories("debug", elevd::sysfs::debug_directories());
+    print_files("debug ", elevd::sysfs::modelled_device_debug_files());
     for (const auto& type : elevd::sysfs::available_schedulers()) print_scheduler(type);
   } else {
     std::fputs("usage: list_keys daemon | disk | attributes\n", stderr);
