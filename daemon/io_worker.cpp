@@ -96,6 +96,7 @@ void IoWorker::remove_disk(Disk& disk) {
   std::erase(queues_, &disk.queue());
   std::erase(modelled_, &disk);
   std::erase(starved_, &disk.queue());
+  disk.queue().drop_run(worker());
   each_front([&disk](Front& front) { front.remove(disk); });
 }
 

@@ -147,6 +147,12 @@ void RequestQueue::run_noted(Worker& worker) {
   if (wanted) run(worker);
 }
 
+void RequestQueue::drop_run(Worker& worker) {
+  QueueContext& context = this->context(worker);
+  context.wants_run = false;
+  if (context.is_linked()) worker.runs.erase(worker.runs.iterator_to(context));
+}
+
 void RequestQueue::quiesce() {
   const LockGuard guard(lock_);
   quiesced_.store(true, std::memory_order_relaxed);

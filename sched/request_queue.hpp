@@ -87,6 +87,10 @@ class RequestQueue {
   /// The loop's step for a context in `runs`.
   void run_noted(Worker& worker);
 
+  /// Forgets what run_later noted: the worker will have nothing more to do with this queue.
+  /// REQUIRES: drained, and nobody submits.
+  void drop_run(Worker& worker);
+
   /// The driver is done with `rq`; `error` is an errno or 0. (Single bios of it may have been
   /// failed before with Bio::fail.)
   void complete(Worker& worker, Request& rq, int error);

@@ -49,6 +49,15 @@ struct FifoBench {
 }  // namespace
 
 TEST_SUITE("elevator") {
+  TEST_CASE("a queue that is taken out is run no more by a worker that had noted it") {
+    Bench bench;
+    bench.queue().run_later(bench.worker());
+    CHECK(bench.worker().has_work());
+    bench.queue().drop_run(bench.worker());
+    CHECK_FALSE(bench.worker().has_work());
+    bench.queue().drop_run(bench.worker());
+  }
+
   TEST_CASE("a scheduler has tags of its own: twice the hardware depth, at most 256") {
     struct Row {
       std::uint32_t depth, nr_requests;
