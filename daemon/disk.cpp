@@ -63,17 +63,39 @@ sched::Limits limits_of(const Geometry& geometry) {
   return limits;
 }
 
+/// A store made something dispatchable: a worker, no matter which, runs the queue.
+class Disk::RunCommand : public Command {
+ public:
+  explicit RunCommand(sched::RequestQueue& queue) : queue_(queue) {}
+  /// By the control thread. What is on its way already serves this store too.
+  void send(WorkerPort& port) {
+    if (!on_its_way_.exchange(true)) port.send(*this);
+  }
+  void execute(sched::Worker& worker) override {
+    on_its_way_.store(false);
+    queue_.run_later(worker);
+  }
+
+ private:
+  sched::RequestQueue& queue_;
+  std::atomic<bool> on_its_way_{false};
+};
+
 Disk::Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, unsigned workers)
     : config_(config),
       backing_(std::move(backing)),
       queue_({limits_of(backing_->geometry()),
               config.queue_depth.value_or(config::kDefaultQueueDepth), workers}),
-      write_memory_per_worker_(config.buffer_memory / workers) {
+      write_memory_per_worker_(config.buffer_memory / workers),
+      run_(std::make_unique<RunCommand>(queue_)) {
   queue_.driver_data = this;
   const Geometry& geometry = backing_->geometry();
   facts_.name = config.name;
   facts_.queue = &queue_;
   facts_.now = monotonic_now;
+  facts_.run_queue = [this] {
+    if (!ports_.empty()) run_->send(*ports_.front());
+  };
   facts_.sectors = geometry.bytes / 512;
   facts_.read_only = geometry.read_only;
   facts_.direct_io = geometry.direct;
@@ -90,6 +112,8 @@ Disk::Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, u
   }
   facts_.read_ahead_kb = sysfs::default_read_ahead_kb(queue_.limits());
 }
+
+Disk::~Disk() = default;
 
 /// A worker that sleeps looks at the device when it wakes; a turn more does no harm to another.
 int Disk::command_device(std::string_view text) {

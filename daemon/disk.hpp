@@ -30,6 +30,7 @@ namespace elevd::daemon {
 class Disk {
  public:
   Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, unsigned workers);
+  ~Disk();
 
   /// Needs the ports of all workers before anything can freeze it.
   void connect(std::span<WorkerPort* const> ports);
@@ -79,6 +80,8 @@ class Disk {
   std::atomic<bool> gone{false};
 
  private:
+  class RunCommand;
+
   [[nodiscard]] int command_device(std::string_view text);
 
   const config::DiskConfig config_;
@@ -91,6 +94,7 @@ class Disk {
   std::unique_ptr<DiskConnection> connection_;
   sysfs::Disk facts_;
   std::unique_ptr<ModelledDevice> model_;
+  std::unique_ptr<RunCommand> run_;
   RangeTable ranges_;
   std::atomic<std::uint32_t> unaligned_{0};
   std::atomic<std::int64_t> last_unaligned_ns_{0};

@@ -39,6 +39,7 @@ SimulatedDisk::SimulatedDisk(const scenario::Scenario& scenario, Listener& liste
   disk_.name = kName;
   disk_.queue = queue_.get();
   disk_.now = [this] { return now_; };
+  disk_.run_queue = [this] { queue_->run_later(*workers_.back()); };
   disk_.sectors = scenario.facts.size.value / sched::kSectorBytes;
   disk_.backing = "simulated";
   disk_.cpu_list = std::string(1, '0');  // GCC 12 warns of an assigned literal
@@ -199,7 +200,10 @@ int SimulatedDisk::store(std::string_view attribute, std::string_view value, uns
   sysfs::Outcome outcome = tree_.store(file, value);
   if (const auto* refused = std::get_if<sysfs::Refused>(&outcome)) return refused->error;
   auto* const change = std::get_if<sysfs::Change>(&outcome);
-  if (change == nullptr) return 0;
+  if (change == nullptr) {
+    settle();  // the store may have the queue run
+    return 0;
+  }
   for (const PendingChange& pending : changes_) {
     if (sysfs::refuses(pending.change.kind, change->kind)) return EBUSY;
   }

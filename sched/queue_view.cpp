@@ -82,6 +82,14 @@ std::vector<RequestView> RequestQueue::view_residual() const {
   return list;
 }
 
+std::vector<RequestView> RequestQueue::view_software(unsigned worker) const {
+  QueueContext& context = *contexts_[worker];
+  const LockGuard guard(context.software_lock);
+  std::vector<RequestView> list;
+  for (const Request& rq : context.software_queue) list.push_back(view_of(rq));
+  return list;
+}
+
 std::vector<RequestView> RequestQueue::view_busy() const {
   const LockGuard guard(lock_);
   std::vector<RequestView> list;

@@ -189,6 +189,12 @@ class RequestQueue {
   [[nodiscard]] TagMapView view_sched_tags() const;  ///< depth 0: there is no scheduler
   [[nodiscard]] std::vector<RequestView> view_residual() const;
   [[nodiscard]] std::vector<RequestView> view_busy() const;
+  /// The software queue of a worker. Takes the lock of that.
+  [[nodiscard]] std::vector<RequestView> view_software(unsigned worker) const;
+  /// A bit for each worker whose software queue holds something.
+  [[nodiscard]] std::uint64_t software_pending() const {
+    return software_pending_.load(std::memory_order_relaxed);
+  }
   /// True when nothing is queued, residual or in the flush machine. Takes the elevator lock.
   [[nodiscard]] bool idle();
 

@@ -75,7 +75,8 @@ struct Attribute {
   std::string (*show)(Disk& disk) = nullptr;                      ///< null: always `constant`
   Outcome (*store)(Disk& disk, std::string_view text) = nullptr;  ///< null: not writable
   std::string_view constant;
-  Shown (*show_or_fail)(Disk& disk) = nullptr;  ///< instead of `show`
+  Shown (*show_or_fail)(Disk& disk) = nullptr;                           ///< instead of `show`
+  std::string (*show_of_worker)(Disk& disk, unsigned worker) = nullptr;  ///< likewise
 };
 
 using Show = std::string (*)(Disk&);
@@ -99,6 +100,11 @@ using Store = Outcome (*)(Disk&, std::string_view);
 /// One that takes commands.
 [[nodiscard]] constexpr Attribute debug_command(std::string_view name, Show show, Store store) {
   return {name, 0600, show, store, {}};
+}
+/// One in the directory of a worker.
+[[nodiscard]] constexpr Attribute worker_debug_file(std::string_view name,
+                                                    std::string (*show)(Disk&, unsigned)) {
+  return {name, 0400, nullptr, nullptr, {}, nullptr, show};
 }
 /// What the debug tree shows of a scheduler.
 [[nodiscard]] constexpr Attribute scheduler_debug_file(std::string_view name,
@@ -125,6 +131,7 @@ using Store = Outcome (*)(Disk&, std::string_view);
 struct DirectoryTable {
   std::string_view path;
   std::span<const Attribute> files;
+  bool per_worker = false;  ///< there is one for each worker, its number behind the path
 };
 
 /// Files of block/DISK and block/DISK/queue.

@@ -47,8 +47,9 @@ struct Disk {
   std::atomic<bool> add_random{false};
   std::atomic<bool> iostats_passthrough{false};
 
-  // What stores of the debug tree ask of whoever has the disk. Called under the lock of the Tree:
+  // What stores ask of whoever has the disk. Called under the lock of the Tree:
   // they must not wait.
+  std::function<void()> run_queue;                      ///< has a worker run it; empty: nobody can
   std::function<int(std::string_view)> device_command;  ///< empty: no modelled device; 0 or errno
   std::function<std::string()> device_state;            ///< the text of `device`
 };

@@ -128,6 +128,7 @@ tl::expected<std::string, int> Tree::show(Inode inode) const {
   const Attribute* const row = (*node)->row;
   if (row == nullptr) return tl::unexpected(EISDIR);
   if (row->show_or_fail != nullptr) return row->show_or_fail(*(*node)->disk);
+  if (row->show_of_worker != nullptr) return row->show_of_worker(*(*node)->disk, (*node)->worker);
   if (row->show == nullptr) return std::string(row->constant);
   return row->show(*(*node)->disk);
 }
@@ -222,12 +223,20 @@ Inode Tree::add_node(Inode parent, std::string_view name, Disk* disk, const Attr
 void Tree::add_directories(Inode parent, Disk& disk, std::span<const DirectoryTable> directories) {
   const Inode top = add_node(parent, disk.name, &disk, nullptr);
   for (const DirectoryTable& table : directories) {
-    Inode directory = top;
-    if (!table.path.empty()) {
-      const auto [above, name] = split_last(table.path);
-      directory = add_node(walk(top, above), name, &disk, nullptr);
+    if (table.path.empty()) {
+      for (const Attribute& row : table.files) add_node(top, row.name, &disk, &row);
+      continue;
     }
-    for (const Attribute& row : table.files) add_node(directory, row.name, &disk, &row);
+    const auto [above, name] = split_last(table.path);
+    const unsigned copies = table.per_worker ? disk.queue->workers() : 1;
+    for (unsigned copy = 0; copy < copies; ++copy) {
+      const std::string number = table.per_worker ? std::to_string(copy) : std::string();
+      const Inode directory =
+          add_node(walk(top, above), std::string(name) + number, &disk, nullptr);
+      for (const Attribute& row : table.files) {
+        nodes_.at(add_node(directory, row.name, &disk, &row)).worker = copy;
+      }
+    }
   }
 }
 

@@ -90,6 +90,7 @@ class Tree {
     std::string name;
     const Attribute* row = nullptr;  ///< null: a directory
     Disk* disk = nullptr;
+    unsigned worker = 0;  ///< whose directory it is in
     std::uint32_t permissions = 0;
     std::optional<std::uint32_t> user;
     std::optional<std::uint32_t> group;

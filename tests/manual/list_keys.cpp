@@ -32,7 +32,8 @@ void print_directories(const std::string& group,
                        std::span<const elevd::sysfs::DirectoryTable> directories) {
   for (const elevd::sysfs::DirectoryTable& directory : directories) {
     const std::string path(directory.path);
-    print_files(group + " " + path + (path.empty() ? "" : "/"), directory.files);
+    const char* const end = path.empty() ? "" : directory.per_worker ? "N/" : "/";
+    print_files(group + " " + path + end, directory.files);
   }
 }
 
