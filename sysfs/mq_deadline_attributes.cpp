@@ -47,6 +47,8 @@ Outcome store_tunable(Disk& disk, std::string_view text) {
   const auto stored = with_deadline(
       disk, [&](MqDeadline& deadline) { return deadline.tunables().*Member = *value; });
   if (!stored) return Refused{stored.error()};
+  // What the new value allows may leave now; nobody else would ask for it.
+  if (disk.run_queue) disk.run_queue();
   return Done{};
 }
 

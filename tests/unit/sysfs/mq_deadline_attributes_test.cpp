@@ -58,6 +58,24 @@ TEST_SUITE("mq-deadline attributes") {
                 {"2147483648", ERANGE, "2147483647\n"}});
   }
 
+  TEST_CASE("a tunable that was stored has the queue run, a refused one has not") {
+    Bench bench;
+    with_deadline(bench);
+    unsigned runs = 0;
+    bench.disk.run_queue = [&runs] { ++runs; };
+    for (const char* name : {"read_expire", "write_expire", "prio_aging_expire", "fifo_batch",
+                             "writes_starved", "front_merges"}) {
+      CAPTURE(name);
+      runs = 0;
+      const std::string path = std::string("queue/iosched/") + name;
+      CHECK(bench.store(path, "junk") == EINVAL);
+      CHECK(bench.store(path, "2147483648") == ERANGE);
+      CHECK(runs == 0);
+      CHECK(bench.store(path, "1") == 0);
+      CHECK(runs == 1);
+    }
+  }
+
   TEST_CASE("async_depth: with a scheduler 1 to nr_requests, scaled with it, reset by a switch") {
     Bench bench;
     check_rows(bench, "queue/async_depth", {{"5", EINVAL, "128\n"}, {"0", EINVAL, "128\n"}});
