@@ -384,6 +384,8 @@ void RequestQueue::complete_flush_step(Worker& worker, Request& rq) {
     flush_outcome(worker, out, data);
   }
   if (!data.empty()) {
+    // A DATA step behind a PREFLUSH is inserted at head (docs/spec/mq-deadline.md section 4).
+    for (Request& step : data) step.flags |= kRqAtHead;
     insert(worker, data);
     run_later(worker);
   }
