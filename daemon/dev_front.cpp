@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dev_front.hpp"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -80,6 +81,12 @@ void DevFront::admit() {
   for (DevShare& share : shares_) {
     if (share.readable && share.admitting) read_requests(share);
   }
+}
+
+/// One system call, for a bio that has to be cut.
+bool DevFront::burst_is_over(Disk& disk) {
+  pollfd connection{disk.connection().fd(), POLLIN, 0};
+  return ::poll(&connection, 1, 0) == 0;
 }
 
 bool DevFront::may_sleep() {

@@ -22,6 +22,7 @@ class DevFront : public BlockFront {
   void remove(Disk& disk) override;
   void on_event(void* object, int result) override;
   void admit() override;
+  bool burst_is_over(Disk& disk) override;
   bool may_sleep() override;
   void answer(FrontRequest& request, IoWorker& worker) override;
   void fail_all() override;

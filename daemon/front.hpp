@@ -30,6 +30,9 @@ class Front {
   /// Takes what callers sent and submits it, at most kEntriesPerTurn a disk.
   virtual void admit() = 0;
 
+  /// Whether no further request of a caller of that disk has come yet.
+  [[nodiscard]] virtual bool burst_is_over(Disk& disk) = 0;
+
   /// Whether nothing can be admitted until an event comes, which the ring was asked to report.
   [[nodiscard]] virtual bool may_sleep() = 0;
 

@@ -204,6 +204,14 @@ unsigned IoWorker::budget(sched::RequestQueue& queue) {
   return operations_left_;
 }
 
+bool IoWorker::burst_is_over(sched::RequestQueue& queue) {
+  bool over = true;
+  each_front([&over, &disk = *static_cast<Disk*>(queue.driver_data)](Front& front) {
+    over = over && front.burst_is_over(disk);
+  });
+  return over;
+}
+
 void IoWorker::starved(sched::RequestQueue& queue) {
   if (std::find(starved_.begin(), starved_.end(), &queue) == starved_.end()) {
     starved_.push_back(&queue);

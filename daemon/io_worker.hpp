@@ -50,6 +50,7 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
   // sched::Driver
   unsigned budget(sched::RequestQueue& queue) override;
   bool issue(sched::Request& rq) override;
+  bool burst_is_over(sched::RequestQueue& queue) override;
 
   // WorkerPort
   void wake() override;

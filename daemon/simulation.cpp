@@ -303,6 +303,7 @@ SimulatedBio& Simulation::make_bio(SimulatedTask& task, const Burst& burst, cons
   free_bios_.pop_back();
   bio.op = words.op;
   bio.flags = words.flags;
+  if (burst.each) bio.flags |= sched::kBioSingle;
   bio.priority = words.priority.value_or(task.priority);
   bio.start = words.start;
   bio.length = words.length;

@@ -188,7 +188,9 @@ void UringFront::admit() {
   }
   if (arrived_.empty()) return;
   serving_.swap(arrived_);
+  to_serve_ = serving_.size();
   for (Entry* entry : serving_) {
+    --to_serve_;
     if (entry->share->admitting) {
       serve(*entry);
     } else {

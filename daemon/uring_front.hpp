@@ -38,6 +38,7 @@ class UringFront : public BlockFront {
   void remove(Disk& disk) override;
   void on_event(void* object, int result) override;
   void admit() override;
+  bool burst_is_over(Disk&) override { return to_serve_ == 0 && arrived_.empty(); }
   bool may_sleep() override;
   void answer(FrontRequest& request, IoWorker& worker) override;
   void fail_all() override;
@@ -66,6 +67,7 @@ class UringFront : public BlockFront {
   std::list<UringShare> shares_;        ///< addresses are stable: entries point at them
   std::vector<Entry*> arrived_;         ///< entries with a request that was not looked at
   std::vector<Entry*> serving_;         ///< the same while they are gone through
+  std::size_t to_serve_ = 0;            ///< those of them that follow the one being served
   std::unique_ptr<std::byte[]> whole_;  ///< a message put together for libfuse
 };
 

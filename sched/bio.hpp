@@ -52,6 +52,7 @@ inline constexpr BioFlags kBioAtHead = 16;   ///< its request is inserted at hea
 inline constexpr BioFlags kBioNoWait = 32;   ///< fails with EAGAIN instead of waiting
 inline constexpr BioFlags kBioWoken = 64;    ///< (internal) holds a wake-up for a tag
 inline constexpr BioFlags kBioTraced = 128;  ///< (internal) Q was reported
+inline constexpr BioFlags kBioSingle = 256;  ///< submitted alone: each of its pieces is a burst
 
 struct Bio {
   Op op = Op::read;

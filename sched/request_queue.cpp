@@ -119,9 +119,15 @@ void RequestQueue::place(Worker& worker, QueueContext& context, Bio& bio, bool r
   for (;;) {
     const Sectors piece = first_piece(limits_, bio.op, bio.start, bio.length);
     const bool cut = piece < bio.length;
-    if (cut && (bio.flags & kBioNoWait) != 0) [[unlikely]] {
-      finish(worker, bio, EAGAIN);  // docs/spec/plug-and-merge.md section 7
-      return;
+    if (cut) [[unlikely]] {
+      if ((bio.flags & kBioNoWait) != 0) {
+        finish(worker, bio, EAGAIN);  // docs/spec/plug-and-merge.md section 7
+        return;
+      }
+      const bool begins = !resumed && bio.start == bio.origin;
+      if (begins && worker.plug.empty() && worker.driver().burst_is_over(*this)) {
+        bio.flags |= kBioSingle;
+      }
     }
     Merged merged = Merged::no;
     if (!cut && !resumed) merged = merge(worker, context, bio);
@@ -135,6 +141,8 @@ void RequestQueue::place(Worker& worker, QueueContext& context, Bio& bio, bool r
     privileged = true;
     attach(worker, context, *rq, bio, piece);
     if (!cut) return;
+    // Alone, each piece has a plug of its own (docs/spec/plug-and-merge.md section 7).
+    if ((bio.flags & kBioSingle) != 0) worker.flush_plug(false);
   }
 }
 

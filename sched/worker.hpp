@@ -38,6 +38,9 @@ class Driver {
   /// Takes `rq`, which is completed later by RequestQueue::complete (at once is allowed). False: no
   /// resource now; `rq` stays with the caller and run() is called on its queue when that changes.
   [[nodiscard]] virtual bool issue(Request& rq) = 0;
+  /// Asked for a bio that has to be cut and found the plug empty: whether nothing follows it in
+  /// this burst, so that it counts as submitted alone.
+  [[nodiscard]] virtual bool burst_is_over(RequestQueue&) { return false; }
 };
 
 using RunList =

@@ -55,8 +55,9 @@ void apply(TestBio& bio, std::string_view attribute, std::string_view word) {
   const struct {
     std::string_view name;
     BioFlags flag;
-  } flags[] = {{"fua", kBioFua},   {"preflush", kBioPreflush}, {"nomerge", kBioNoMerge},
-               {"sync", kBioSync}, {"nowait", kBioNoWait},     {"head", kBioAtHead}};
+  } flags[] = {{"fua", kBioFua},      {"preflush", kBioPreflush}, {"nomerge", kBioNoMerge},
+               {"sync", kBioSync},    {"nowait", kBioNoWait},     {"head", kBioAtHead},
+               {"single", kBioSingle}};
   for (const auto& row : flags) {
     if (attribute != row.name) continue;
     bio.flags = static_cast<BioFlags>(bio.flags | row.flag);

@@ -6,9 +6,9 @@
 // Time:       advance() only.
 // Notation:   a bio is OP START [+LENGTH] [/WORD...] with OP one of R W F D Z (flush, discard,
 // write
-//             zeroes), sectors, default length 8; words: fua preflush nomerge sync nowait head,
-//             a priority class RT BE IDLE with an optional level, and qN for queue N.
-//             An event is its letter, then the same notation: "M W1008+8", "U3", "D F".
+//             zeroes), sectors, default length 8; words: fua preflush nomerge sync nowait head
+//             single, a priority class RT BE IDLE with an optional level, and qN for queue N. An
+//             event is its letter, then the same notation: "M W1008+8", "U3", "D F".
 // See also:   docs/spec/plug-and-merge.md (letters).
 #pragma once
 
@@ -46,11 +46,17 @@ class FakeDriver : public Driver {
   explicit FakeDriver(Bench& bench) : bench_(bench) {}
   unsigned budget(RequestQueue& queue) override;
   bool issue(Request& rq) override;
+  bool burst_is_over(RequestQueue&) override {
+    ++asked_for_end;
+    return alone;
+  }
 
   unsigned worker_index = 0;
   unsigned slots = 1U << 20U;  ///< most requests of this worker at the device
   unsigned refuse = 0;         ///< so many issues are refused next
   unsigned used = 0;
+  bool alone = false;  ///< a burst ends with its first bio
+  unsigned asked_for_end = 0;
 
   /// Runs, in the next queue step of its worker, the queues it had no room for.
   void run_owed();

@@ -4,9 +4,11 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <string>
 
 #include "bench.hpp"
+#include "sched/mq_deadline.hpp"
 
 using namespace elevd::sched;
 using elevd::sched::test::Bench;
@@ -228,6 +230,44 @@ TEST_SUITE("split") {
           "X R256+256, G R256+256, U1, D R0+256, P, "
           "X R512+256, G R512+256, U1, D R256+256, P, "
           "G R768+256, U1, D R512+256, P, U1, D R768+256");
+  }
+
+  TEST_CASE("a large bio that was submitted alone: each piece has a plug of its own") {
+    // Said by the submitter; or the driver is asked, once, and only if the bio is cut.
+    for (const bool said : {true, false}) {
+      CAPTURE(said);
+      Bench bench({.limits = limits_with_max_kib(128)});
+      bench.driver().alone = !said;
+      bench.burst(said ? "R0+1024/single" : "R0+1024");
+      CHECK(bench.driver().asked_for_end == 1);
+      CHECK(bench.events("GXPUID") ==
+            "X R0+256, G R0+256, P, U1, D R0+256, "
+            "X R256+256, G R256+256, P, U1, D R256+256, "
+            "X R512+256, G R512+256, P, U1, D R512+256, "
+            "G R768+256, P, U1, D R768+256");
+      bench.burst("R0+256 R5000");
+      CHECK(bench.driver().asked_for_end == 1);
+    }
+  }
+
+  TEST_CASE("alone, with a scheduler, and when a piece has to wait for its tag") {
+    Bench bench({.depth = 4, .limits = limits_with_max_kib(128)});
+    bench.queue().set_elevator(std::make_unique<MqDeadline>());
+    bench.queue().set_nr_requests(4);
+    bench.burst("R0+1280/single");
+    CHECK(bench.events("XU") == "X R0+256, U1, X R256+256, U1, X R512+256, U1, X R768+256, U1");
+    CHECK(bench.held_text() == "R0+256 R256+256 R512+256 R768+256");
+    bench.complete();
+    bench.settle();
+    CHECK(bench.held_text() == "R256+256 R512+256 R768+256 R1024+256");
+  }
+
+  TEST_CASE("not the first of its burst: not alone, whatever follows") {
+    Bench bench({.limits = limits_with_max_kib(128)});
+    bench.driver().alone = true;
+    bench.burst("R9000 R0+512");
+    CHECK(bench.driver().asked_for_end == 0);
+    CHECK(bench.events("U") == "U3");
   }
 
   TEST_CASE("200 KiB and 4 KiB behind it with a limit of 128 KiB") {

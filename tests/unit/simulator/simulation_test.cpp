@@ -74,6 +74,20 @@ TEST_SUITE("simulation") {
     CHECK(text.find("U 1 t0\n0.000000000 D R0+8 t0\n0.000000000 Q R8+8 t0\n") != std::string::npos);
   }
 
+  TEST_CASE("single: so has every piece of one; submit: a piece waits for the next one's tag") {
+    const auto order = [](const std::string& statement) {
+      const std::string text = events("set max_sectors_kb 128\nquiesce\n" + statement +
+                                      "\nexpect-dispatch\nunquiesce\n");
+      std::string letters;
+      for (std::size_t at = 12; at < text.size(); at = text.find('\n', at) + 13) {
+        if (text[at] != 'Q' && text[at] != 'D' && text[at] != 'C') letters += text[at];
+      }
+      return letters;
+    };
+    CHECK(order("single R0+768") == "XGPUIXGPUIGPUI");
+    CHECK(order("submit R0+768") == "XGPXGUIPGUIPUI");
+  }
+
   TEST_CASE("tasks go on in the order they became able to") {
     holds(
         "device depth=4\nsubmit R0 R100 R200 R300\nsubmit a R1000\nsubmit b R2000\n"
