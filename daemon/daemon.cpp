@@ -132,8 +132,9 @@ Result<void> Daemon::open_disks() {
       return tl::unexpected(error);
     }
     log(Level::info, "{}: {}", disk.name, (*backing)->geometry().description);
+    const auto index = static_cast<unsigned>(disks_.size());
     Served& served = disks_.emplace_back();
-    served.disk = std::make_unique<Disk>(disk, std::move(*backing), config_.workers);
+    served.disk = std::make_unique<Disk>(disk, std::move(*backing), config_.workers, index);
     if (tree_.add_disk(served.disk->facts()) != 0) {
       return tl::unexpected(Error{EEXIST, disk.name + ": there is a disk of that name already"});
     }
@@ -215,6 +216,7 @@ Result<void> Daemon::start_workers() {
   unsigned depths = 0;
   for (const Served& served : disks_) depths += served.disk->queue().queue_depth() + 1;
   team_.operations = std::clamp(depths, kMinOperations, kMaxOperations);
+  team_.disks = static_cast<unsigned>(disks_.size());
   for (const Served& served : disks_) {
     if (!served.disk->connection().uses_uring()) continue;
     const auto queues = queues_of_worker(0, config_.workers, possible_cpus()).size();

@@ -81,12 +81,14 @@ class Disk::RunCommand : public Command {
   std::atomic<bool> on_its_way_{false};
 };
 
-Disk::Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, unsigned workers)
+Disk::Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, unsigned workers,
+           unsigned index)
     : config_(config),
       backing_(std::move(backing)),
       queue_({limits_of(backing_->geometry()),
               config.queue_depth.value_or(config::kDefaultQueueDepth), workers}),
       write_memory_per_worker_(config.buffer_memory / workers),
+      index_(index),
       run_(std::make_unique<RunCommand>(queue_)) {
   queue_.driver_data = this;
   const Geometry& geometry = backing_->geometry();

@@ -29,7 +29,9 @@ namespace elevd::daemon {
 
 class Disk {
  public:
-  Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, unsigned workers);
+  /// `index`: from 0, of this daemon's disks.
+  Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, unsigned workers,
+       unsigned index = 0);
   ~Disk();
 
   /// Needs the ports of all workers before anything can freeze it.
@@ -37,6 +39,7 @@ class Disk {
   /// Makes the connection object for the block file at `path`; it is mounted separately.
   void make_connection(std::string path);
 
+  [[nodiscard]] unsigned index() const { return index_; }
   [[nodiscard]] const std::string& name() const { return config_.name; }
   [[nodiscard]] const config::DiskConfig& config() const { return config_; }
   [[nodiscard]] Backing& backing() { return *backing_; }
@@ -88,6 +91,7 @@ class Disk {
   std::unique_ptr<Backing> backing_;
   sched::RequestQueue queue_;
   std::uint64_t write_memory_per_worker_;
+  unsigned index_;
   unsigned ring_entries_ = 0;
   std::span<WorkerPort* const> ports_;  ///< of all workers; set before the control files are there
   std::shared_ptr<Freezer> freezer_;

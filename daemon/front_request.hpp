@@ -74,6 +74,9 @@ struct FrontRequest {
   }
 };
 
+inline const FrontRequest& front_of(const sched::Bio& root) {
+  return *boost::intrusive::get_parent_from_member(&root, &FrontRequest::bio);
+}
 inline FrontRequest& front_of(sched::Bio& root) {
   return *boost::intrusive::get_parent_from_member(&root, &FrontRequest::bio);
 }

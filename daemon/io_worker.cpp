@@ -31,6 +31,11 @@ constexpr std::uint64_t kKindMask = 7;
 constexpr unsigned kReservedCompletions = 256;
 /// Address space for this many payloads in the hands of one worker.
 constexpr std::size_t kBuffers = 1536;
+/// In the ring's table of files: a disk's connection, then its backing.
+constexpr unsigned kPlacesPerDisk = 2;
+
+unsigned place_of_connection(const Disk& disk) { return kPlacesPerDisk * disk.index(); }
+unsigned place_of_backing(const Disk& disk) { return kPlacesPerDisk * disk.index() + 1; }
 
 std::uint64_t tagged(const void* object, Kind kind) {
   return reinterpret_cast<std::uint64_t>(object) | kind;
@@ -79,6 +84,8 @@ void IoWorker::serve(const std::function<void(const char* failure)>& ready) {
     return;
   }
   if (uring_) pin();
+  has_buffer_table_ = uring_ && ring_->make_buffer_table(team_.disks);
+  has_file_table_ = ring_->make_file_table(kPlacesPerDisk * team_.disks);
   arm_wake_up();
   ready(nullptr);
   run();
@@ -88,8 +95,24 @@ void IoWorker::serve(const std::function<void(const char* failure)>& ready) {
 void IoWorker::add_disk(Disk& disk) {
   queues_.push_back(&disk.queue());
   if (disk.model() != nullptr) modelled_.push_back(&disk);
+  // One that cannot be named by its place is looked up.
+  has_file_table_ =
+      has_file_table_ && ring_->set_file(place_of_connection(disk), disk.connection().fd()) &&
+      (disk.backing().fd() < 0 || ring_->set_file(place_of_backing(disk), disk.backing().fd()));
   dev_.add(disk);
   if (disk.connection().uses_uring()) uring_->add(disk);
+}
+
+/// Without a table descriptors are looked up for each submission.
+void IoWorker::name_files(Disk& disk) {
+  if (!has_file_table_) return;
+  const int backing = disk.backing().fd();
+  if (ring_->set_file(place_of_connection(disk), disk.connection().fd()) &&
+      (backing < 0 || ring_->set_file(place_of_backing(disk), backing))) {
+    return;
+  }
+  has_file_table_ = false;
+  ring_->drop_file_table();
 }
 
 void IoWorker::remove_disk(Disk& disk) {
@@ -98,6 +121,11 @@ void IoWorker::remove_disk(Disk& disk) {
   std::erase(starved_, &disk.queue());
   disk.queue().drop_run(worker());
   each_front([&disk](Front& front) { front.remove(disk); });
+  // The table would keep the lock of the backing.
+  if (!has_file_table_) return;
+  for (const unsigned place : {place_of_connection(disk), place_of_backing(disk)}) {
+    [[maybe_unused]] const bool emptied = ring_->set_file(place, -1);
+  }
 }
 
 /// A request and its client's answer stay on one CPU: that of the queue (docs/spec/fuse.md 8.6).
@@ -116,10 +144,16 @@ void IoWorker::pin() {
 
 // --- The ring ---------------------------------------------------------------------------------
 
-io_uring_sqe& IoWorker::ring_command(void* object) {
+void IoWorker::name_file(io_uring_sqe& sqe, unsigned place, int fd) const {
+  sqe.fd = has_file_table_ ? static_cast<int>(place) : fd;
+  if (has_file_table_) sqe.flags |= IOSQE_FIXED_FILE;
+}
+
+io_uring_sqe& IoWorker::ring_command(Disk& disk, void* object) {
   io_uring_sqe& sqe = ring_->sqe();
   std::memset(static_cast<void*>(&sqe), 0, 2 * sizeof(sqe));
   sqe.opcode = IORING_OP_URING_CMD;
+  name_file(sqe, place_of_connection(disk), disk.connection().fd());
   sqe.user_data = tagged(object, kRingEntry);
   return sqe;
 }
@@ -334,6 +368,35 @@ void IoWorker::add_bio(Operation& operation, sched::Bio& bio) {
                                          static_cast<std::size_t>(range.length())};
 }
 
+/// One piece of memory that is pinned, one that is not, or several.
+void IoWorker::prepare_transfer(io_uring_sqe& sqe, const Operation& operation, int fd) {
+  const iovec* vector = operation.vector.data() + operation.first;
+  const unsigned count = operation.count - operation.first;
+  const auto bytes = static_cast<unsigned>(vector->iov_len);
+  const sched::Request& rq = *operation.rq;
+  const sched::Bio& bio = operation.retry != nullptr ? *operation.retry : *rq.first;
+  const bool pinned = count == 1 && uring_ && uring_->is_pinned(bio, vector->iov_base);
+  const auto place = static_cast<int>(operation.disk->index());
+  if (rq.op == sched::Op::read) {
+    if (pinned) {
+      io_uring_prep_read_fixed(&sqe, fd, vector->iov_base, bytes, operation.offset, place);
+    } else if (count == 1) {
+      io_uring_prep_read(&sqe, fd, vector->iov_base, bytes, operation.offset);
+    } else {
+      io_uring_prep_readv(&sqe, fd, vector, count, operation.offset);
+    }
+    return;
+  }
+  if (pinned) {
+    io_uring_prep_write_fixed(&sqe, fd, vector->iov_base, bytes, operation.offset, place);
+  } else if (count == 1) {
+    io_uring_prep_write(&sqe, fd, vector->iov_base, bytes, operation.offset);
+  } else {
+    io_uring_prep_writev(&sqe, fd, vector, count, operation.offset);
+  }
+  if ((rq.bio_flags & sched::kBioFua) != 0) sqe.rw_flags = RWF_DSYNC;
+}
+
 void IoWorker::start(Operation& operation) {
   const Geometry& geometry = operation.disk->backing().geometry();
   const int fd = operation.disk->backing().fd();
@@ -347,25 +410,10 @@ void IoWorker::start(Operation& operation) {
                      operation.disk->backing().write_zeroes(operation.offset, operation.left));
   }
   io_uring_sqe& sqe = ring_->sqe();
-  const iovec* vector = operation.vector.data() + operation.first;
-  const unsigned count = operation.count - operation.first;
   switch (rq.op) {
     case sched::Op::read:
-      if (count == 1) {
-        io_uring_prep_read(&sqe, fd, vector->iov_base, static_cast<unsigned>(vector->iov_len),
-                           operation.offset);
-      } else {
-        io_uring_prep_readv(&sqe, fd, vector, count, operation.offset);
-      }
-      break;
     case sched::Op::write:
-      if (count == 1) {
-        io_uring_prep_write(&sqe, fd, vector->iov_base, static_cast<unsigned>(vector->iov_len),
-                            operation.offset);
-      } else {
-        io_uring_prep_writev(&sqe, fd, vector, count, operation.offset);
-      }
-      if ((rq.bio_flags & sched::kBioFua) != 0) sqe.rw_flags = RWF_DSYNC;
+      prepare_transfer(sqe, operation, fd);
       break;
     case sched::Op::flush:
       io_uring_prep_fsync(&sqe, fd, IORING_FSYNC_DATASYNC);
@@ -381,6 +429,7 @@ void IoWorker::start(Operation& operation) {
                               static_cast<off_t>(operation.left));
       break;
   }
+  name_file(sqe, place_of_backing(*operation.disk), fd);
   sqe.user_data = tagged(&operation, kOperation);
 }
 

@@ -34,6 +34,7 @@ struct WorkerTeam {
   std::vector<class IoWorker*> io_workers;
   std::vector<WorkerPort*> ports;
   unsigned operations = 1024;  ///< requests in flight per worker, at most
+  unsigned disks = 0;          ///< at most
   unsigned ring_entries = 0;  ///< of all disks on the uring transport, per worker; 0: there is none
   /// A disk's connection was unmounted. Called by a worker, once per disk.
   std::function<void(Disk&)> connection_gone;
@@ -65,7 +66,11 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
 
   /// A command entry of the ring, zeroed but for its kind; it completes in the uring front's
   /// on_event(object). REQUIRES: team.ring_entries != 0.
-  [[nodiscard]] io_uring_sqe& ring_command(void* object);
+  [[nodiscard]] io_uring_sqe& ring_command(Disk& disk, void* object);
+  /// Pins memory for I/O that names it by `place`, a disk's index. False: it cannot be.
+  [[nodiscard]] bool pin_memory(unsigned place, const iovec& memory) {
+    return has_buffer_table_ && ring_->set_buffer(place, memory);
+  }
   [[nodiscard]] unsigned team_size() const { return static_cast<unsigned>(team_.workers.size()); }
 
   /// Memory for a payload of any length, widened; null: none left now. It belongs to the pool of
@@ -107,6 +112,7 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
   void starved(sched::RequestQueue& queue);
   void run_starved();
   void start(Operation& operation);
+  void prepare_transfer(io_uring_sqe& sqe, const Operation& operation, int fd);
   void completed(Operation& operation, int result);
   void failed(Operation& operation, int error);
   void next_retry(Operation& operation);
@@ -115,7 +121,10 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
   static void report(Disk& disk, const sched::Request& rq, int error);
   void finish(Operation& operation, int error);
   void arm_wake_up();
+  /// Has `sqe` name the file of a disk: `fd`, or its place in the ring's table.
+  void name_file(io_uring_sqe& sqe, unsigned place, int fd) const;
   void pin();
+  void name_files(Disk& disk);
 
   WorkerTeam& team_;
   std::unique_ptr<Ring> ring_;
@@ -127,6 +136,8 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
   Operation* free_operations_ = nullptr;
   unsigned operations_left_ = 0;
   bool memory_freed_ = false;
+  bool has_file_table_ = false;
+  bool has_buffer_table_ = false;
   std::vector<sched::RequestQueue*> queues_;
   std::vector<sched::RequestQueue*> starved_;
   std::vector<Disk*> modelled_;  ///< those that have a device model

@@ -31,6 +31,25 @@ Ring::Ring(unsigned completions, bool wide) {
 
 Ring::~Ring() { io_uring_queue_exit(&ring_); }
 
+bool Ring::make_file_table(unsigned places) {
+  return io_uring_register_files_sparse(&ring_, places) == 0;
+}
+
+bool Ring::set_file(unsigned place, int fd) {
+  return io_uring_register_files_update(&ring_, place, &fd, 1) == 1;
+}
+
+void Ring::drop_file_table() { io_uring_unregister_files(&ring_); }
+
+bool Ring::make_buffer_table(unsigned places) {
+  return io_uring_register_buffers_sparse(&ring_, places) == 0;
+}
+
+bool Ring::set_buffer(unsigned place, const iovec& memory) {
+  const __u64 tag = 0;
+  return io_uring_register_buffers_update_tag(&ring_, place, &memory, &tag, 1) == 1;
+}
+
 io_uring_sqe& Ring::sqe() {
   io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
   while (sqe == nullptr) {

@@ -43,6 +43,17 @@ class Ring {
     return n;
   }
 
+  /// Makes a table of that many descriptors that submissions may name by their place in it, which
+  /// saves looking them up. False: the kernel does not do it.
+  [[nodiscard]] bool make_file_table(unsigned places);
+  /// `fd` -1 empties the place. The table holds the file open.
+  [[nodiscard]] bool set_file(unsigned place, int fd);
+  void drop_file_table();
+
+  /// The same for memory that I/O goes to and comes from, which is pinned whole.
+  [[nodiscard]] bool make_buffer_table(unsigned places);
+  [[nodiscard]] bool set_buffer(unsigned place, const iovec& memory);
+
   [[nodiscard]] int fd() const { return ring_.ring_fd; }
   [[nodiscard]] unsigned completions() const { return *ring_.cq.kring_entries; }
 

@@ -73,10 +73,11 @@ struct UringFront::UringShare : Share {
         entries(std::make_unique<Entry[]>(n)) {
     disk = &of;
   }
-  int fd = -1;
   bool removed = false;  ///< kept only until its entries have come back
   std::size_t count;     ///< of entries
   std::size_t with_kernel = 0;
+  bool is_pinned = false;  ///< the payloads, for direct I/O
+  unsigned place = 0;      ///< in the table of pinned memory
   Memory payloads;
   Memory headers;
   std::unique_ptr<Entry[]> entries;
@@ -86,6 +87,10 @@ UringFront::UringFront(IoWorker& worker)
     : BlockFront(worker), whole_(std::make_unique<std::byte[]>(kWholeMessage)) {}
 
 UringFront::~UringFront() = default;
+
+const UringFront::Entry& UringFront::entry_of(const FrontRequest& request) {
+  return *boost::intrusive::get_parent_from_member(&request, &Entry::request);
+}
 
 UringFront::Entry& UringFront::entry_of(FrontRequest& request) {
   return *boost::intrusive::get_parent_from_member(&request, &Entry::request);
@@ -98,7 +103,6 @@ void UringFront::add(Disk& disk) {
       queues_of_worker(worker_.worker().index(), worker_.team_size(), possible_cpus());
   const unsigned per_queue = disk.ring_entries();
   UringShare& share = shares_.emplace_back(queues.size() * per_queue, disk);
-  share.fd = disk.connection().fd();
   for (std::size_t i = 0; i < share.count; ++i) {
     Entry& entry = share.entries[i];
     entry.share = &share;
@@ -108,8 +112,21 @@ void UringFront::add(Disk& disk) {
     entry.registered = {iovec{entry.header, sizeof(RingHeader)}, iovec{entry.payload, kPayload}};
     submit(entry, RingCommandCode::register_entry);
   }
+  // Only direct I/O has a use for pinned memory. What cannot be pinned (RLIMIT_MEMLOCK) works too.
+  share.place = disk.index();
+  share.is_pinned =
+      disk.backing().geometry().direct &&
+      worker_.pin_memory(share.place, {share.payloads.at(0), share.count * kPayloadStride});
   arrived_.reserve(arrived_.size() + share.count);
   serving_.reserve(arrived_.capacity());
+}
+
+bool UringFront::is_pinned(const sched::Bio& bio, const void* memory) const {
+  const FrontRequest& request = front_of(bio.root());
+  if (request.front != this) return false;
+  const Entry& entry = entry_of(request);
+  const auto* at = static_cast<const std::byte*>(memory);
+  return entry.share->is_pinned && at >= entry.payload && at < entry.payload + kPayloadStride;
 }
 
 void UringFront::remove(Disk& disk) {
@@ -119,9 +136,16 @@ void UringFront::remove(Disk& disk) {
     it->removed = true;
     // The connection is gone: what arrived last can be answered no more.
     std::erase_if(arrived_, [it](const Entry* entry) { return entry->share == &*it; });
-    if (it->with_kernel == 0) shares_.erase(it);
+    if (it->with_kernel == 0) erase(*it);
     return;
   }
+}
+
+void UringFront::erase(UringShare& share) {
+  if (share.is_pinned) {
+    [[maybe_unused]] const bool unpinned = worker_.pin_memory(share.place, {});
+  }
+  shares_.remove_if([&share](const UringShare& each) { return &each == &share; });
 }
 
 BlockFront::Share* UringFront::share_of(const Disk& disk) {
@@ -132,8 +156,7 @@ BlockFront::Share* UringFront::share_of(const Disk& disk) {
 }
 
 void UringFront::submit(Entry& entry, RingCommandCode code) {
-  io_uring_sqe& sqe = worker_.ring_command(&entry);
-  sqe.fd = entry.share->fd;
+  io_uring_sqe& sqe = worker_.ring_command(*entry.share->disk, &entry);
   sqe.cmd_op = static_cast<std::uint32_t>(code);
   RingCommand command;
   command.queue = entry.queue;
@@ -160,7 +183,7 @@ void UringFront::on_event(void* object, int result) {
   }
   if (entry.share->removed) {
     if (entry.share->with_kernel != 0) return;
-    shares_.remove_if([&entry](const UringShare& each) { return &each == entry.share; });
+    erase(*entry.share);
     return;
   }
   if (result == -EAGAIN || result == -EINTR) {

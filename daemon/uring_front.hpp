@@ -43,6 +43,9 @@ class UringFront : public BlockFront {
   void answer(FrontRequest& request, IoWorker& worker) override;
   void fail_all() override;
 
+  /// Whether `memory` of `bio` is payload of an entry here, and pinned.
+  [[nodiscard]] bool is_pinned(const sched::Bio& bio, const void* memory) const;
+
  protected:
   Share* share_of(const Disk& disk) override;
   void send(FrontRequest& request, int error, const void* body, std::size_t bytes) override;
@@ -56,6 +59,7 @@ class UringFront : public BlockFront {
   class LibfuseReply;
 
   static Entry& entry_of(FrontRequest& request);
+  static const Entry& entry_of(const FrontRequest& request);
   void submit(Entry& entry, RingCommandCode code);
   void serve(Entry& entry);
   void serve_by_libfuse(Entry& entry);
@@ -63,6 +67,7 @@ class UringFront : public BlockFront {
   void commit(Entry& entry, int error, std::size_t bytes);
   void collect_home();
   void lost(Entry& entry, int error);
+  void erase(UringShare& share);
 
   std::list<UringShare> shares_;        ///< addresses are stable: entries point at them
   std::vector<Entry*> arrived_;         ///< entries with a request that was not looked at
