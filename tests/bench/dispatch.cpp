@@ -146,12 +146,17 @@ double run(const Case& what, const std::vector<std::uint64_t>& places,
     peers[t] = &lanes.back()->worker;
   }
   std::atomic<bool> refill{true};
+  std::atomic<unsigned> refilling{what.threads};
   std::atomic<bool> over{false};
   std::vector<std::thread> threads;
   for (const auto& lane : lanes) {
-    threads.emplace_back([&refill, &over, &lane = *lane] {
-      while (!over.load(std::memory_order_relaxed)) {
-        lane.turn(refill.load(std::memory_order_relaxed));
+    threads.emplace_back([&refill, &refilling, &over, &lane = *lane] {
+      for (bool more = true; !over.load(std::memory_order_relaxed);) {
+        if (more && !refill.load()) {
+          more = false;
+          refilling.fetch_sub(1);
+        }
+        lane.turn(more);
         if (lane.outstanding.load(std::memory_order_relaxed) == 0) std::this_thread::yield();
       }
     });
@@ -169,8 +174,10 @@ double run(const Case& what, const std::vector<std::uint64_t>& places,
   const auto took = std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
   refill.store(false);
   const Clock::time_point give_up = Clock::now() + std::chrono::seconds(10);
-  while (queue.inside() != 0 && Clock::now() < give_up) std::this_thread::yield();
-  const bool drained = queue.inside() == 0;
+  // Only when nobody submits any more is nothing inside for good.
+  const auto busy = [&queue, &refilling] { return refilling.load() != 0 || queue.inside() != 0; };
+  while (busy() && Clock::now() < give_up) std::this_thread::yield();
+  const bool drained = !busy();
   over.store(true);
   for (std::thread& thread : threads) thread.join();
   if (!drained || after == before) {
