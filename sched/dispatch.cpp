@@ -195,10 +195,9 @@ unsigned RequestQueue::pull_and_issue(Worker& worker, unsigned most) {
   if (budget == 0) return 0;
   {
     const LockGuard guard(lock_);
+    if (elevator_) elevator_->timer(worker.now);
     pull(worker, budget, batch);
-    if (elevator_ && residual_.empty()) {
-      if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
-    }
+    if (const auto at = next_wake_up()) worker.bound_sleep(*at);
   }
   unsigned issued = 0;
   while (!batch.empty()) {

@@ -27,6 +27,7 @@ namespace elevd::sched {
 struct ElevatorContext {
   const Limits* limits = nullptr;
   const std::atomic<unsigned>* nomerges = nullptr;  ///< 0, 1 or 2
+  unsigned workers = 64;                            ///< indices of workers are below that
 };
 
 class Elevator {
@@ -82,8 +83,15 @@ class Elevator {
   /// Ask dispatch() again then, even if nothing arrives.
   [[nodiscard]] virtual std::optional<Instant> wake_at() const = 0;
 
+  /// A timer that has nothing to do with what is queued: every queue run calls timer() first, with
+  /// work or without, and whoever ran the queue does not sleep beyond timer_at(). completed() of an
+  /// elevator that needs no lock for it says true when it set the timer.
+  [[nodiscard]] virtual std::optional<Instant> timer_at() const { return std::nullopt; }
+  virtual void timer(Instant) {}
+
  protected:
   [[nodiscard]] const Limits& limits() const { return *context_.limits; }
+  [[nodiscard]] unsigned workers() const { return context_.workers; }
   [[nodiscard]] unsigned nomerges() const {
     return context_.nomerges->load(std::memory_order_relaxed);
   }

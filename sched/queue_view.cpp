@@ -26,26 +26,13 @@ void add_if_shown(const Request& rq, std::int32_t internal_tag, std::vector<Requ
   list.push_back(view);
 }
 
-TagMapView view_tags(TagMap& tags, unsigned workers) {
-  const Sbitmap& bitmap = tags.bitmap();
-  TagMapView view;
-  view.depth = bitmap.depth();
-  view.busy = bitmap.busy();
-  view.cleared = bitmap.cleared();
-  view.bits_per_word = bitmap.bits_per_word();
-  view.word_count = bitmap.word_count();
-  for (unsigned w = 0; w < workers; ++w) view.hints.push_back(bitmap.hint(w));
+TagMapView view_tags(TagMap& tags) {
+  TagMapView view = view_of(tags.bitmap());
   view.wake_batch = tags.wake_batch();
   view.wake_index = tags.wake_index();
   view.parked = tags.parked();
   for (unsigned q = 0; q < TagMap::kWaitQueues; ++q) view.active[q] = tags.queue_active(q);
-  view.round_robin = bitmap.round_robin();
   view.min_shallow_depth = tags.min_shallow_depth();
-  view.bits.assign((view.depth + 7) / 8, 0);
-  for (std::uint32_t bit = 0; bit < view.depth; ++bit) {
-    if (!bitmap.is_taken(bit)) continue;
-    view.bits[bit / 8] = static_cast<std::uint8_t>(view.bits[bit / 8] | (1U << (bit % 8)));
-  }
   return view;
 }
 
@@ -53,6 +40,23 @@ TagMapView view_tags(TagMap& tags, unsigned workers) {
 
 RequestView view_of(const Request& rq) {
   return {&rq, rq.op, rq.bio_flags, rq.flags, false, rq.tag, rq.internal_tag};
+}
+
+TagMapView view_of(const Sbitmap& bitmap) {
+  TagMapView view;
+  view.depth = bitmap.depth();
+  view.busy = bitmap.busy();
+  view.cleared = bitmap.cleared();
+  view.bits_per_word = bitmap.bits_per_word();
+  view.word_count = bitmap.word_count();
+  for (unsigned w = 0; w < bitmap.workers(); ++w) view.hints.push_back(bitmap.hint(w));
+  view.round_robin = bitmap.round_robin();
+  view.bits.assign((view.depth + 7) / 8, 0);
+  for (std::uint32_t bit = 0; bit < view.depth; ++bit) {
+    if (!bitmap.is_taken(bit)) continue;
+    view.bits[bit / 8] = static_cast<std::uint8_t>(view.bits[bit / 8] | (1U << (bit % 8)));
+  }
+  return view;
 }
 
 void show_at_driver(Request& rq, bool on) {
@@ -67,12 +71,12 @@ void show_at_driver(Request& rq, bool on) {
 
 TagMapView RequestQueue::view_hardware_tags() const {
   const LockGuard guard(lock_);
-  return view_tags(*hardware_tags_, workers());
+  return view_tags(*hardware_tags_);
 }
 
 TagMapView RequestQueue::view_sched_tags() const {
   const LockGuard guard(lock_);
-  return sched_tags_ ? view_tags(*sched_tags_, workers()) : TagMapView{};
+  return sched_tags_ ? view_tags(*sched_tags_) : TagMapView{};
 }
 
 std::vector<RequestView> RequestQueue::view_residual() const {

@@ -51,4 +51,7 @@ struct TagMapView {
   std::vector<std::uint8_t> bits;  ///< bit 0 of byte 0 is tag 0; 1: taken
 };
 
+/// What a bitmap says of itself; the rest is left as it is above.
+[[nodiscard]] TagMapView view_of(const Sbitmap& bitmap);
+
 }  // namespace elevd::sched

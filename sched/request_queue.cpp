@@ -397,8 +397,15 @@ void RequestQueue::set_limits(const Limits& limits) {
 
 std::optional<Instant> RequestQueue::wake_at() const {
   const LockGuard guard(lock_);
+  return next_wake_up();
+}
+
+std::optional<Instant> RequestQueue::next_wake_up() const {
+  if (!elevator_) return std::nullopt;
+  const std::optional<Instant> timer = elevator_->timer_at();
   // With something on the residual list it would not be asked.
-  return elevator_ && residual_.empty() ? elevator_->wake_at() : std::nullopt;
+  const std::optional<Instant> wake = residual_.empty() ? elevator_->wake_at() : std::nullopt;
+  return timer && wake ? std::min(*timer, *wake) : timer ? timer : wake;
 }
 
 std::string_view RequestQueue::scheduler() const {
@@ -452,7 +459,7 @@ bool RequestQueue::set_async_depth(std::uint32_t n) {
 RequestQueue::Attachment RequestQueue::prepare(std::unique_ptr<Elevator> elevator) const {
   if (elevator == nullptr) return {};
   const std::uint32_t n = 2 * std::min(queue_depth_, kDefaultRequests);
-  elevator->attach({&limits_, &nomerges_});
+  elevator->attach({&limits_, &nomerges_, workers()});
   return {std::move(elevator), std::make_unique<TagMap>(n, n, workers())};
 }
 

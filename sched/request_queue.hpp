@@ -236,6 +236,7 @@ class RequestQueue {
   [[nodiscard]] unsigned pull_and_issue(Worker& worker, unsigned most);
   unsigned pull(Worker& worker, unsigned most, RequestList& batch) ELEVD_REQUIRES(lock_);
   unsigned pull_software(unsigned most, bool one_by_one, RequestList& batch) ELEVD_REQUIRES(lock_);
+  [[nodiscard]] std::optional<Instant> next_wake_up() const ELEVD_REQUIRES(lock_);
   [[nodiscard]] bool take_hardware_tag(Worker& worker, Request& rq) ELEVD_REQUIRES(lock_);
   void give_back_hardware_tags(Worker& worker, RequestList& batch);
   void start(Worker& worker, Request& rq);

@@ -55,6 +55,12 @@ void Sbitmap::set_depth(std::uint32_t depth) {
   }
 }
 
+void Sbitmap::resize(std::uint32_t depth) {
+  ELEVD_ASSERT(depth >= 1 && depth <= capacity_);
+  depth_ = depth;
+  layout();
+}
+
 std::uint32_t Sbitmap::shallow_rest(std::uint32_t shallow) const {
   if (shallow >= depth_) return 0;
   std::uint64_t floors = 0;
@@ -171,7 +177,7 @@ std::uint64_t Sbitmap::get_batch(unsigned worker, unsigned n, std::uint32_t& bas
 }
 
 void Sbitmap::put(std::uint32_t bit, unsigned worker) {
-  ELEVD_ASSERT(bit < depth_);
+  ELEVD_ASSERT(bit < capacity_);
   Word& word = words_[bit >> shift_];
   const std::uint64_t mask = std::uint64_t{1} << (bit & (bits_per_word() - 1));
   const std::uint64_t before = word.cleared.fetch_or(mask, std::memory_order_seq_cst);
@@ -189,6 +195,16 @@ std::uint32_t Sbitmap::busy_within(std::uint32_t shallow) const {
     const std::uint64_t cleared = words_[i].cleared.load(std::memory_order_seq_cst);
     const std::uint64_t taken = words_[i].taken.load(std::memory_order_seq_cst);
     bits += std::popcount(taken & ~cleared & low_bits(shallow_word_depth(i, shallow)));
+  }
+  return static_cast<std::uint32_t>(bits);
+}
+
+std::uint32_t Sbitmap::taken() const {
+  int bits = 0;
+  for (std::uint32_t first = 0; first < capacity_; first += bits_per_word()) {
+    const Word& word = words_[first >> shift_];
+    const std::uint64_t cleared = word.cleared.load(std::memory_order_seq_cst);
+    bits += std::popcount(word.taken.load(std::memory_order_seq_cst) & ~cleared);
   }
   return static_cast<std::uint32_t>(bits);
 }

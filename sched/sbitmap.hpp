@@ -3,8 +3,10 @@
 //
 // Owns:       its words and the allocation hints.
 // Thread:     get and put lock free from any thread (the hint of a worker by that worker, or by
-//             whoever frees what it allocated); set_depth while nobody uses the map.
-// Invariants: (1) at most depth() bits are taken; (2) a freed bit is found again by the next get
+//             whoever frees what it allocated); set_depth while nobody uses the map, resize while
+//             nobody takes.
+// Invariants: (1) at most depth() bits are taken, but after a resize; (2) a freed bit is found
+// again by the next get
 //             that looks at its word: freeing is lazy, the cleared mask is folded back under the
 //             word's own lock, so nobody fails beside a bit that is being folded.
 // See also:   docs/spec/tags-and-depth.md section 3.
@@ -45,12 +47,18 @@ class Sbitmap {
   /// Changes the depth; the word size stays. REQUIRES: depth <= capacity, nobody uses the map.
   void set_depth(std::uint32_t depth);
 
+  /// Changes the depth while the map is used: what is taken stays so until it is freed, beyond the
+  /// new depth too. REQUIRES: depth <= capacity; no get meanwhile, put may run.
+  void resize(std::uint32_t depth);
+
   [[nodiscard]] std::uint32_t depth() const { return depth_; }
   [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
   [[nodiscard]] std::uint32_t bits_per_word() const { return 1U << shift_; }
   [[nodiscard]] std::uint32_t word_count() const { return word_count_; }
   /// Bits taken and not freed, a snapshot.
   [[nodiscard]] std::uint32_t busy() const;
+  /// The same, with what is still taken beyond depth() after a resize.
+  [[nodiscard]] std::uint32_t taken() const;
   /// Bits taken among the first positions that `shallow` allows, a snapshot.
   [[nodiscard]] std::uint32_t busy_within(std::uint32_t shallow) const;
   /// Bits freed and not yet folded back, a snapshot.
