@@ -147,5 +147,9 @@ struct DirectoryTable {
 /// Files of queue/iosched and of the debug directory sched/, by scheduler.
 [[nodiscard]] std::span<const Attribute> mq_deadline_files();
 [[nodiscard]] std::span<const Attribute> mq_deadline_debug_files();
+[[nodiscard]] std::span<const Attribute> kyber_files();
+[[nodiscard]] std::span<const Attribute> kyber_debug_files();
+/// The same of hctx0/sched/.
+[[nodiscard]] std::span<const Attribute> kyber_hardware_queue_debug_files();
 
 }  // namespace elevd::sysfs

@@ -10,6 +10,7 @@
 
 #include "attribute.hpp"
 #include "grammar.hpp"
+#include "map_lines.hpp"
 #include "request_line.hpp"
 
 namespace elevd::sysfs {
@@ -57,18 +58,9 @@ std::string show_merge(Disk& disk) {
 
 std::string format_tags(const sched::TagMapView& view) {
   if (view.depth == 0) return {};
-  std::string text = fmt::format(
-      "nr_tags={}\nnr_reserved_tags=0\nactive_queues=0\n\nbitmap_tags:\n"
-      "depth={}\nbusy={}\ncleared={}\nbits_per_word={}\nmap_nr={}\n",
-      view.depth, view.depth, view.busy, view.cleared, view.bits_per_word, view.word_count);
-  text += fmt::format("alloc_hint={{{}}}\nwake_batch={}\nwake_index={}\nws_active={}\nws={{\n",
-                      fmt::join(view.hints, ", "), view.wake_batch, view.wake_index, view.parked);
-  for (const bool active : view.active) {
-    text += fmt::format("\t{{.wait={}}},\n", active ? "active" : "inactive");
-  }
-  text += fmt::format("}}\nround_robin={}\nmin_shallow_depth={}\n", view.round_robin ? 1 : 0,
-                      view.min_shallow_depth);
-  return text;
+  return fmt::format("nr_tags={}\nnr_reserved_tags=0\nactive_queues=0\n\nbitmap_tags:\n",
+                     view.depth) +
+         format_map(view);
 }
 
 /// 16 bytes a line, in groups of two.

@@ -5,6 +5,7 @@
 
 #include "attribute.hpp"
 #include "grammar.hpp"
+#include "sched/kyber.hpp"
 #include "sched/mq_deadline.hpp"
 
 namespace elevd::sysfs {
@@ -21,6 +22,12 @@ constexpr SchedulerType kSchedulers[] = {
     {kNone, {}, nullptr},
     {sched::MqDeadline::kName, "deadline", make<sched::MqDeadline>, mq_deadline_files,
      mq_deadline_debug_files},
+    {sched::Kyber::kName,
+     {},
+     make<sched::Kyber>,
+     kyber_files,
+     kyber_debug_files,
+     kyber_hardware_queue_debug_files},
 };
 
 }  // namespace

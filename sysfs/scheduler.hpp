@@ -25,6 +25,8 @@ struct SchedulerType {
   std::unique_ptr<sched::Elevator> (*make)() = nullptr;   ///< null for "none" only
   std::span<const Attribute> (*files)() = nullptr;        ///< of queue/iosched; null: it has none
   std::span<const Attribute> (*debug_files)() = nullptr;  ///< of sched/ in the debug tree; likewise
+  /// Of hctx0/sched/ there; likewise.
+  std::span<const Attribute> (*hardware_queue_debug_files)() = nullptr;
 };
 
 /// Every scheduler that this build has.

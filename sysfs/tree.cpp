@@ -80,6 +80,8 @@ void Tree::publish_scheduler(std::string_view disk, const SchedulerType& type) {
   [[maybe_unused]] int gone =
       replace_directory(child(block_, disk), "queue/iosched", rows(type.files));
   gone = replace_directory(child(debug_block_, disk), "sched", rows(type.debug_files));
+  gone = replace_directory(child(debug_block_, disk), "hctx0/sched",
+                           rows(type.hardware_queue_debug_files));
 }
 
 tl::expected<NodeStatus, int> Tree::lookup(Inode parent, std::string_view name) const {

@@ -44,6 +44,9 @@ void print_scheduler(const Type& type) {
     const std::string group(type.name);
     if (type.files != nullptr) print_files(group + " queue/iosched/", type.files());
     if (type.debug_files != nullptr) print_files(group + " sched/", type.debug_files());
+    if (type.hardware_queue_debug_files != nullptr) {
+      print_files(group + " hctx0/sched/", type.hardware_queue_debug_files());
+    }
   }
 }
 

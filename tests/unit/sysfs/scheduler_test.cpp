@@ -97,10 +97,10 @@ TEST_SUITE("scheduler") {
 
   TEST_CASE("the file lists what there is and refuses the rest") {
     const Bench bench;
-    CHECK(bench.show("queue/scheduler") == "[none] mq-deadline \n");
+    CHECK(bench.show("queue/scheduler") == "[none] mq-deadline kyber \n");
     CHECK(bench.store("queue/scheduler", "none\n") == 0);
     CHECK(bench.store("queue/scheduler", "cfq\n") == EINVAL);
-    CHECK(bench.show("queue/scheduler") == "[none] mq-deadline \n");
+    CHECK(bench.show("queue/scheduler") == "[none] mq-deadline kyber \n");
   }
 
   TEST_CASE("the default is mq-deadline, and there is one") {
@@ -112,7 +112,7 @@ TEST_SUITE("scheduler") {
     const Bench bench;
     CHECK(bench.of_disk("queue/iosched") == 0);
     REQUIRE(bench.store("queue/scheduler", "deadline\n") == 0);
-    CHECK(bench.show("queue/scheduler") == "none [mq-deadline] \n");
+    CHECK(bench.show("queue/scheduler") == "none [mq-deadline] kyber \n");
     CHECK(bench.show("queue/nr_requests") == "256\n");
     CHECK(bench.show("queue/async_depth") == "256\n");
     const Inode old = bench.of_disk("queue/iosched/fifo_batch");
