@@ -10,6 +10,7 @@ changes=${changes:-1000}
 seed=${ELEVD_SEED:-$RANDOM}
 echo "seed $seed, $changes changes"
 RANDOM=$seed
+schedulers=(mq-deadline kyber)
 truncate -s 64M "$work/image"
 start_elevd --disk d0="$work/image" --disk d1=ram:64M
 
@@ -37,7 +38,7 @@ for ((i = 0; i < changes; ++i)); do
   disk=d$((RANDOM % 2))
   case $((RANDOM % 4)) in
     0) store "$(queue $disk scheduler)" none ;;
-    1) store "$(queue $disk scheduler)" mq-deadline ;;
+    1) store "$(queue $disk scheduler)" "${schedulers[RANDOM % ${#schedulers[@]}]}" ;;
     2) store "$(queue $disk nr_requests)" $((RANDOM % 125 + 4)) ;;
     3)
       if [[ $(<"$(queue $disk scheduler)") == *"[none]"* ]]; then

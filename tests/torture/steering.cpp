@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fake_worker.hpp"
+#include "sched/kyber.hpp"
 
 namespace elevd::torture {
 namespace {
@@ -107,7 +108,7 @@ void Steering::apply(Random& random, Disk& disk) {
   if (what == 0) {
     disk.limits = make_limits(random);
     queue.set_limits(disk.limits);
-    if (disk.elevator != nullptr) disk.elevator->set_limits(disk.limits);
+    if (auto* own = dynamic_cast<TortureElevator*>(disk.elevator)) own->set_limits(disk.limits);
     return;
   }
   if (what >= 2) {
@@ -115,7 +116,7 @@ void Steering::apply(Random& random, Disk& disk) {
         random.percent(70) ? make_elevator(random, disk, !team_.options.small_rounds) : nullptr;
     disk.elevator = elevator.get();
     queue.set_elevator(std::move(elevator));
-    check(queue.scheduler() == (disk.elevator != nullptr ? "torture" : "none"),
+    check(queue.scheduler() == (disk.elevator != nullptr ? disk.elevator->name() : "none"),
           "the scheduler is not the one that was set");
     if (random.percent(30)) return;
   }
@@ -153,7 +154,8 @@ void Steering::read_disk(Random& random, Disk& disk) {
   check(stats.in_flight <= 64 * at_most, "stat has more requests in flight than there are tags");
   check(queue.inside() <= team_.workers.size() * 200, "more bios are inside than there are");
   const std::string_view scheduler = queue.scheduler();
-  check(scheduler == "none" || scheduler == "torture", "a scheduler that nobody set");
+  check(scheduler == "none" || scheduler == "torture" || scheduler == sched::Kyber::kName,
+        "a scheduler that nobody set");
   check(queue.limits().logical_block.value == kBlockSectors * sched::kSectorBytes,
         "limits that nobody set");
   check(queue.nr_requests() >= 1 && queue.async_depth() >= 1, "a depth of nothing");

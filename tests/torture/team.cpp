@@ -6,6 +6,7 @@
 
 #include "device.hpp"
 #include "fake_worker.hpp"
+#include "sched/kyber.hpp"
 
 namespace elevd::torture {
 
@@ -58,7 +59,7 @@ void Team::dump() {
     std::printf(
         "disk %u: %s, submitted %llu, answered %llu, inside %llu, frozen %d, runs %u, "
         "restart %d, residual %d, software %llx, refused lately %u\n",
-        disk->index, disk->elevator != nullptr ? "torture" : "none",
+        disk->index, disk->elevator != nullptr ? disk->elevator->name().data() : "none",
         static_cast<unsigned long long>(disk->submitted.load()),
         static_cast<unsigned long long>(disk->answered.load()),
         static_cast<unsigned long long>(queue.inside()), disk->frozen.load() ? 1 : 0,
@@ -76,7 +77,23 @@ void Team::dump() {
   for (const auto& worker : workers) worker->dump();
 }
 
-std::unique_ptr<TortureElevator> make_elevator(Random& random, const Disk& disk, bool timers) {
+namespace {
+
+/// With targets that make it take depth away and give it back, or the usual ones.
+std::unique_ptr<sched::Elevator> make_kyber(Random& random) {
+  constexpr std::uint64_t kTargets[] = {0, 2'000'000, 1'000'000'000'000};
+  auto kyber = std::make_unique<sched::Kyber>();
+  for (const auto domain : {sched::KyberDomain::read, sched::KyberDomain::write}) {
+    kyber->latency().set_target(domain, kTargets[random.below(3)]);
+  }
+  return kyber;
+}
+
+}  // namespace
+
+/// The real ones have timers, which repair what was lost.
+std::unique_ptr<sched::Elevator> make_elevator(Random& random, const Disk& disk, bool timers) {
+  if (timers && random.percent(40)) return make_kyber(random);
   constexpr unsigned kPercents[] = {100, 75, 50, 25, 1};
   TortureElevator::Options options;
   options.merges = random.percent(70);

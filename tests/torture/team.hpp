@@ -77,7 +77,7 @@ struct Disk {
   std::unique_ptr<daemon::Freezer> freezer;
   unsigned index = 0;
   /// Read by bios inside, changed with the queue frozen.
-  TortureElevator* elevator = nullptr;
+  sched::Elevator* elevator = nullptr;
   sched::Limits limits;
   std::atomic<bool> frozen{false};
   /// Held while something is changed, and while the maps are looked at from outside.
@@ -128,7 +128,7 @@ struct Team {
 };
 
 /// A random elevator or null, sizes and limits: what a disk is changed to.
-[[nodiscard]] std::unique_ptr<TortureElevator> make_elevator(Random& random, const Disk& disk,
+[[nodiscard]] std::unique_ptr<sched::Elevator> make_elevator(Random& random, const Disk& disk,
                                                              bool timers);
 [[nodiscard]] sched::Limits make_limits(Random& random);
 [[nodiscard]] Mood make_mood(Random& random, const Options& options);

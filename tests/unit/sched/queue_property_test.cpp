@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,6 +15,8 @@
 #include "bench.hpp"
 #include "fifo_elevator.hpp"
 #include "random.hpp"
+#include "sched/kyber.hpp"
+#include "sched/mq_deadline.hpp"
 
 using namespace elevd::sched;
 using namespace elevd::sched::literals;
@@ -43,9 +46,12 @@ struct Sums {
   std::uint64_t ios = 0, merges = 0;
 };
 
+/// What the disk has: no elevator, the one of the tests, or one of the real ones.
+using MakeElevator = std::function<std::unique_ptr<Elevator>()>;
+
 class Run {
  public:
-  Run(std::uint64_t seed, bool with_elevator) : random_(seed) {
+  Run(std::uint64_t seed, bool with_elevator, const MakeElevator& real = {}) : random_(seed) {
     Bench::Options options;
     options.workers = static_cast<unsigned>(1 + random_(4));
     options.depth =
@@ -58,6 +64,7 @@ class Run {
       if (random_.one_in(2)) fifo_.async_shallow = static_cast<std::uint32_t>(1 + random_(8));
       if (random_.one_in(4)) fifo_.most_out = static_cast<unsigned>(1 + random_(4));
       options.elevator = [this] { return std::make_unique<FifoElevator>(fifo_); };
+      if (real) options.elevator = real;
     }
     with_elevator_ = with_elevator;
     bench_.emplace(options);
@@ -401,6 +408,27 @@ TEST_SUITE("queue property") {
     for (const std::uint64_t seed : seeds(600)) {
       CAPTURE(seed);
       Run run(seed, false);
+      run.steps(400);
+      run.finish();
+      CHECK(run.trouble == "");
+    }
+  }
+
+  /// The real ones: every one that is registered belongs here.
+  TEST_CASE("every bio is answered once, its bytes are moved once, nothing leaks: kyber") {
+    for (const std::uint64_t seed : seeds(300)) {
+      CAPTURE(seed);
+      Run run(seed, true, [] { return std::make_unique<Kyber>(); });
+      run.steps(400);
+      run.finish();
+      CHECK(run.trouble == "");
+    }
+  }
+
+  TEST_CASE("every bio is answered once, its bytes are moved once, nothing leaks: mq-deadline") {
+    for (const std::uint64_t seed : seeds(300)) {
+      CAPTURE(seed);
+      Run run(seed, true, [] { return std::make_unique<MqDeadline>(); });
       run.steps(400);
       run.finish();
       CHECK(run.trouble == "");
