@@ -22,9 +22,9 @@
 namespace elevd::config {
 namespace {
 
-constexpr std::array<std::string_view, 9> kOptions = {"--disk",    "--config",       "--transport",
-                                                      "--workers", "--stop-timeout", "--daemonize",
-                                                      "--check",   "--version",      "--help"};
+constexpr std::array<std::string_view, 10> kOptions = {
+    "--disk",      "--config",    "--transport", "--workers", "--stop-timeout",
+    "--busy-poll", "--daemonize", "--check",     "--version", "--help"};
 
 // The words as they were given.
 struct Words {
@@ -34,6 +34,7 @@ struct Words {
   std::optional<std::string> transport;
   std::optional<std::string> workers;
   std::optional<std::string> stop_timeout;
+  std::optional<std::string> busy_poll;
   bool daemonize = false;
   bool check = false;
 };
@@ -57,6 +58,9 @@ void declare(CLI::App& app, Words& words, const CommandLineContext& context) {
       ->type_name("N");
   app.add_option("--stop-timeout", words.stop_timeout,
                  "Time a stopping daemon waits for I/O; default 30s")
+      ->type_name("D");
+  app.add_option("--busy-poll", words.busy_poll,
+                 "Time an idle worker looks for work before it sleeps; default 0")
       ->type_name("D");
   app.add_flag("--daemonize", words.daemonize, "Go to the background when everything is served");
   app.add_flag("--check", words.check, "Check the configuration and end");
@@ -129,6 +133,7 @@ Result<void> apply_file(const Words& words, const CommandLineContext& context,
   config.transport = file->transport.value_or(config.transport);
   config.workers = file->workers.value_or(config.workers);
   config.stop_timeout = file->stop_timeout.value_or(config.stop_timeout);
+  config.busy_poll = file->busy_poll.value_or(config.busy_poll);
   config.disks = std::move(file->disks);
   return {};
 }
@@ -186,6 +191,9 @@ Result<DaemonConfig> to_config(const Words& words, const CommandLineContext& con
       .and_then([&] {
         return override_value("--stop-timeout", words.stop_timeout, config.stop_timeout,
                               parse_stop_timeout);
+      })
+      .and_then([&] {
+        return override_value("--busy-poll", words.busy_poll, config.busy_poll, parse_busy_poll);
       })
       .and_then([&] { return apply_disks(words, context, config); })
       .and_then([&] { return apply_directory(words, context, config); })

@@ -76,6 +76,7 @@ struct DaemonConfig {
   Transport transport = Transport::automatic;
   unsigned workers = 0;  // 1..kMaxWorkers; 0 = the daemon's default
   std::chrono::nanoseconds stop_timeout = std::chrono::seconds(30);  // 0 to 24 h
+  std::chrono::nanoseconds busy_poll{0};  // looked for work before sleeping; 0 to 1 s
   bool daemonize = false;
   bool check_only = false;
   std::vector<DiskConfig> disks;  // at least one, names differ; file first, then command line

@@ -30,7 +30,7 @@ Result<bool> parse_boolean(std::string_view text) {
       fmt::format("{} is neither true nor false, expected 1 or 0, true or false", quote(text)));
 }
 
-Result<nanoseconds> parse_limited_duration(std::string_view text, std::chrono::hours longest) {
+Result<nanoseconds> parse_limited_duration(std::string_view text, nanoseconds longest) {
   auto span = parse_duration(text);
   if (span && *span > longest) {
     return invalid(
@@ -195,6 +195,10 @@ Result<unsigned> parse_workers(std::string_view text) {
 
 Result<nanoseconds> parse_stop_timeout(std::string_view text) {
   return parse_limited_duration(text, std::chrono::hours(24));
+}
+
+Result<nanoseconds> parse_busy_poll(std::string_view text) {
+  return parse_limited_duration(text, std::chrono::seconds(1));
 }
 
 Result<BackingSpec> parse_backing(std::string_view text) {

@@ -45,6 +45,7 @@ ValueType disk_key_type(std::string_view name);
 Result<Transport> parse_transport(std::string_view text);
 Result<unsigned> parse_workers(std::string_view text);
 Result<std::chrono::nanoseconds> parse_stop_timeout(std::string_view text);
+Result<std::chrono::nanoseconds> parse_busy_poll(std::string_view text);
 // PATH, ram:SIZE or null:SIZE.
 Result<BackingSpec> parse_backing(std::string_view text);
 

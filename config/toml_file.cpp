@@ -19,8 +19,8 @@
 namespace elevd::config {
 namespace {
 
-constexpr std::array<std::string_view, 5> kTopKeys = {"transport", "dir", "workers", "stop_timeout",
-                                                      "disk"};
+constexpr std::array<std::string_view, 6> kTopKeys = {"transport",    "dir",       "workers",
+                                                      "stop_timeout", "busy_poll", "disk"};
 
 // A key of a table with its value, taken out so that it can be walked in the order of the file.
 struct Item {
@@ -117,6 +117,9 @@ class Reader {
     if (key == "workers") return top_value(item, ValueType::number, config_.workers, parse_workers);
     if (key == "stop_timeout") {
       return top_value(item, ValueType::duration, config_.stop_timeout, parse_stop_timeout);
+    }
+    if (key == "busy_poll") {
+      return top_value(item, ValueType::duration, config_.busy_poll, parse_busy_poll);
     }
     if (key == "dir") return top_value(item, ValueType::text, config_.directory, parse_directory);
     if (key == "disk") return disks(item);

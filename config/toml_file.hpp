@@ -27,6 +27,7 @@ struct FileConfig {
   std::optional<Transport> transport;
   std::optional<unsigned> workers;
   std::optional<std::chrono::nanoseconds> stop_timeout;
+  std::optional<std::chrono::nanoseconds> busy_poll;
   std::vector<DiskConfig> disks;  // in the order of the file
 };
 

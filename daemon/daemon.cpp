@@ -216,6 +216,7 @@ Result<void> Daemon::start_workers() {
   unsigned depths = 0;
   for (const Served& served : disks_) depths += served.disk->queue().queue_depth() + 1;
   team_.operations = std::clamp(depths, kMinOperations, kMaxOperations);
+  team_.busy_poll = {config_.busy_poll.count()};
   team_.disks = static_cast<unsigned>(disks_.size());
   for (const Served& served : disks_) {
     if (!served.disk->connection().uses_uring()) continue;

@@ -198,7 +198,7 @@ void IoWorker::submit(bool sleep, std::optional<sched::Instant> until) {
 }
 
 void IoWorker::reap() {
-  ring_->reap([this](std::uint64_t data, int result, unsigned) {
+  const unsigned reaped = ring_->reap([this](std::uint64_t data, int result, unsigned) {
     void* object = reinterpret_cast<void*>(data & ~kKindMask);
     switch (data & kKindMask) {
       case kOperation:
@@ -216,6 +216,7 @@ void IoWorker::reap() {
         return;
     }
   });
+  if (reaped != 0) last_event_ = worker().now;
   if (memory_freed_ && !starved_.empty()) run_starved();
   memory_freed_ = false;
   look_at_models();
@@ -223,6 +224,7 @@ void IoWorker::reap() {
 
 bool IoWorker::may_sleep() {
   if (memory_freed_ && !starved_.empty()) return false;
+  if (team_.busy_poll.ns != 0 && worker().now - last_event_ < team_.busy_poll) return false;
   return dev_.may_sleep() && (!uring_ || uring_->may_sleep());
 }
 

@@ -33,8 +33,9 @@ struct WorkerTeam {
   std::vector<sched::Worker*> workers;
   std::vector<class IoWorker*> io_workers;
   std::vector<WorkerPort*> ports;
-  unsigned operations = 1024;  ///< requests in flight per worker, at most
-  unsigned disks = 0;          ///< at most
+  unsigned operations = 1024;    ///< requests in flight per worker, at most
+  unsigned disks = 0;            ///< at most
+  sched::Duration busy_poll{0};  ///< an idle worker looks for work before it sleeps
   unsigned ring_entries = 0;  ///< of all disks on the uring transport, per worker; 0: there is none
   /// A disk's connection was unmounted. Called by a worker, once per disk.
   std::function<void(Disk&)> connection_gone;
@@ -136,6 +137,7 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
   Operation* free_operations_ = nullptr;
   unsigned operations_left_ = 0;
   bool memory_freed_ = false;
+  sched::Instant last_event_{};  ///< something was reaped
   bool has_file_table_ = false;
   bool has_buffer_table_ = false;
   std::vector<sched::RequestQueue*> queues_;

@@ -174,16 +174,15 @@ void UringFront::submit(Entry& entry, RingCommandCode code) {
 void UringFront::on_event(void* object, int result) {
   Entry& entry = *static_cast<Entry*>(object);
   --entry.share->with_kernel;
+  if (entry.share->removed) [[unlikely]] {
+    if (entry.share->with_kernel == 0) erase(*entry.share);
+    return;
+  }
   if (result == 0) [[likely]] {
     entry.is_registered = true;
     entry.holds_request = true;
     entry.commit_id = entry.header->commit_id;
     arrived_.push_back(&entry);
-    return;
-  }
-  if (entry.share->removed) {
-    if (entry.share->with_kernel != 0) return;
-    erase(*entry.share);
     return;
   }
   if (result == -EAGAIN || result == -EINTR) {

@@ -82,6 +82,7 @@ TEST_SUITE("command line") {
     CHECK(result.transport == config::Transport::automatic);
     CHECK(result.workers == 0);
     CHECK(result.stop_timeout == 30s);
+    CHECK(result.busy_poll == 0s);
     CHECK_FALSE(result.daemonize);
     CHECK_FALSE(result.check_only);
     REQUIRE(result.disks.size() == 1);
@@ -93,11 +94,12 @@ TEST_SUITE("command line") {
   TEST_CASE("every option is read, before and after DIR") {
     const auto result =
         good({"--disk", "a=ram:1M", "/srv/e", "--disk=b=null:1G", "--transport", "dev", "--workers",
-              "2", "--stop-timeout=2m", "--daemonize", "--check"});
+              "2", "--stop-timeout=2m", "--busy-poll", "20us", "--daemonize", "--check"});
     CHECK(result.directory == "/srv/e");
     CHECK(result.transport == config::Transport::dev);
     CHECK(result.workers == 2);
     CHECK(result.stop_timeout == 2min);
+    CHECK(result.busy_poll == 20us);
     CHECK(result.daemonize);
     CHECK(result.check_only);
     REQUIRE(result.disks.size() == 2);
@@ -173,13 +175,14 @@ TEST_SUITE("command line") {
 
   TEST_CASE("the command line wins over the file, disks of both are kept") {
     const TemporaryFile file(
-        "transport = \"uring\"\ndir = \"/file\"\nworkers = 5\nstop_timeout = 7\n"
+        "transport = \"uring\"\ndir = \"/file\"\nworkers = 5\nstop_timeout = 7\nbusy_poll = 1\n"
         "[disk.z]\nbacking = \"ram:1M\"\n");
     const auto alone = good({"--config", file.path()});
     CHECK(alone.directory == "/file");
     CHECK(alone.transport == config::Transport::uring);
     CHECK(alone.workers == 5);
     CHECK(alone.stop_timeout == 7s);
+    CHECK(alone.busy_poll == 1s);
     const auto both = good({"/line", "--config", file.path(), "--transport", "dev", "--workers",
                             "2", "--stop-timeout", "1", "--disk", "a=ram:2M"});
     CHECK(both.directory == "/line");
@@ -188,7 +191,7 @@ TEST_SUITE("command line") {
     CHECK(both.stop_timeout == 1s);
     REQUIRE(both.disks.size() == 2);
     CHECK(both.disks[0].name == "z");
-    CHECK(both.disks[0].origin == std::string(file.path()) + ":5");
+    CHECK(both.disks[0].origin == std::string(file.path()) + ":6");
     CHECK(both.disks[1].name == "a");
   }
 
@@ -224,7 +227,7 @@ TEST_SUITE("command line") {
              {{"--worker=2"}, "'--worker': unknown option, did you mean --workers?"},
              {{"-x"},
               "'-x': unknown option, expected one of --disk, --config, --transport, --workers, "
-              "--stop-timeout, --daemonize, --check, --version, --help"},
+              "--stop-timeout, --busy-poll, --daemonize, --check, --version, --help"},
              {{"a", "b"}, "'b': unexpected argument, expected one DIR and options"},
              {{"", "--disk", "a=ram:1M"}, "DIR: it is empty, expected a path"},
              {{"--disk"}, "--disk: 1 required NAME=BACKING[,key=value...] missing"},

@@ -46,12 +46,14 @@ TEST_SUITE("TOML file") {
         "transport = \"uring\"\n"
         "dir = \"/srv/elevd\"\n"
         "workers = 3\n"
-        "stop_timeout = \"500ms\"\n");
+        "stop_timeout = \"500ms\"\n"
+        "busy_poll = \"50us\"\n");
     REQUIRE(file.has_value());
     CHECK(file->directory == "/srv/elevd");
     CHECK(file->transport == config::Transport::uring);
     CHECK(file->workers == 3);
     CHECK(file->stop_timeout == 500ms);
+    CHECK(file->busy_poll == 50us);
     CHECK(parse("stop_timeout = 5\n")->stop_timeout == 5s);
   }
 
@@ -180,7 +182,7 @@ TEST_SUITE("TOML file") {
                  "transport?"},
              {"zebra = 1\n",
               "f.toml:1: zebra: unknown key, expected one of transport, dir, "
-              "workers, stop_timeout, disk"},
+              "workers, stop_timeout, busy_poll, disk"},
              {"backing = \"/x\"\n",
               "f.toml:1: backing: unknown key, expected below a line [disk.NAME]"},
              {"transport = \"tcp\"\n",
@@ -197,6 +199,7 @@ TEST_SUITE("TOML file") {
               "number of seconds"},
              {"stop_timeout = \"25h\"\n",
               "f.toml:1: stop_timeout: '25h' is too long, expected at most 24h"},
+             {"busy_poll = \"2s\"\n", "f.toml:1: busy_poll: '2s' is too long, expected at most 1s"},
              {"stop_timeout = -1\n",
               "f.toml:1: stop_timeout: '-1' is not a duration, expected a number with ns, us, ms, "
               "s, m or h (without one: seconds)"},
