@@ -60,6 +60,26 @@ equal "the answers" "$(printf 'zero\n%.0s' {1..10})" "$(cat "$work"/reader.*)"
 equal "the stall is over" $'stalled=0\nat_device=0' "$(<"$device")"
 check "nothing in flight" wait_for 5 field_is slow 9 0
 
+# A tunable that allows a dispatch is followed by one: a reader without priority waits for one with it
+# (for ten seconds, if nobody has the queue run).
+queued_is() { [[ $(<"$debug/slow/sched/queued") == "$1" ]]; }
+if ((EUID == 0)) && command -v ionice >/dev/null; then
+  accept "$device" stall
+  ionice -c 1 "$probe" is-zero "$dir/dev/slow" 0 4096 >"$work/first" &
+  running+=($!)
+  check "the first reader is at the device" wait_for 10 at_device 1
+  read_block 1
+  check "the second one is queued" wait_for 10 queued_is "1 1 0"
+  check "it is held back" at_device 1
+  accept "$debug/slow/state" run
+  check "a run of the queue changes nothing" at_device 1
+  accept "$(queue slow iosched/prio_aging_expire)" 0 0
+  check "it leaves" wait_for 5 at_device 2
+  accept "$device" "release all"
+  check "it ends" wait_for 10 gone "${readers[1]}"
+  check "nothing in flight" wait_for 5 field_is slow 9 0
+fi
+
 # The other disks do not care.
 accept "$device" stall
 probes "ok 4096" put "$dir/dev/head" 0 4096 0 1
