@@ -32,8 +32,10 @@ failures=0
 checks=0
 running=()  # processes of this case, in the order they were started
 stalls=()   # control sockets of stalling file systems
+loops=()    # loop devices, detached at the end
 elevd_pid=
 elevd_status=
+elevd_environment=()  # NAME=VALUE for start_elevd
 
 skip() {
   echo "SKIP: $(basename "$0" .sh): $*"
@@ -83,7 +85,7 @@ log_is_clean() {
 }
 
 clean_up() {
-  local status=$? index mount socket
+  local status=$? index mount socket loop
   trap - EXIT INT TERM HUP
   for socket in "${stalls[@]}"; do
     timeout 5 "$ELEVD_HELPERS/stall_fuse" --control "$socket" release all >/dev/null 2>&1
@@ -95,6 +97,7 @@ clean_up() {
       end_process "${running[index]}" 3
     fi
   done
+  for loop in "${loops[@]}"; do losetup -d "$loop" 2>/dev/null; done
   while IFS= read -r mount; do
     umount "$mount" 2>/dev/null || umount -l "$mount" 2>/dev/null || fusermount3 -uzq "$mount"
   done < <(mounts_below "$work")
@@ -247,7 +250,7 @@ start_elevd() {  # elevd arguments without DIR; returns when every disk is mount
   done
   mkdir -p "$dir"
   # Background processes of a script ignore SIGINT; the daemon must not inherit that.
-  env --default-signal=INT "$ELEVD_BIN/elevd" "$dir" \
+  env --default-signal=INT "${elevd_environment[@]}" "$ELEVD_BIN/elevd" "$dir" \
     ${ELEVD_TEST_TRANSPORT:+--transport "$ELEVD_TEST_TRANSPORT"} "$@" </dev/null >>"$log" 2>&1 &
   elevd_pid=$!
   running+=("$elevd_pid")
@@ -296,6 +299,27 @@ stall() {
 }
 
 held_is() { [[ $(stall "$1" held) == "$2" ]]; }  # NAME NUMBER
+
+# --- file systems and devices of a case ----------------------------------------------------------
+
+# mount_fs NAME TYPE [OPTIONS]: mounts an empty file system of memory on $work/NAME. Fails, with a note,
+# where that is not allowed.
+mount_fs() {
+  mkdir -p "$work/$1"
+  mount -t "$2" ${3:+-o "$3"} elevd-test "$work/$1" 2>"$work/mount.err" && return 0
+  echo "note: no $2 here: $(<"$work/mount.err")"
+  return 1
+}
+
+# attach_loop FILE [losetup options]: sets $loop to a new loop device over FILE, which is gone after the
+# case. Fails, with a note, where that is not allowed.
+attach_loop() {
+  local file=$1
+  shift
+  loop=$(losetup --find --show "$@" "$file" 2>"$work/losetup.err") && loops+=("$loop") && return 0
+  echo "note: no loop device here: $(<"$work/losetup.err")"
+  return 1
+}
 
 # --- fio ----------------------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -411,17 +413,76 @@ void do_progress(const Arguments& a) {  // PROGRESS: the number in it, 0 before 
   std::printf("%" PRId64 "\n", value);
 }
 
+// A writer of `weave`: the bytes [from, from + size) of each period are written, of which nobody
+// else writes [own, own + own_size).
+struct Weaver {
+  int fd;
+  std::int64_t period;
+  std::int64_t from;
+  std::int64_t size;
+  std::int64_t own;
+  std::int64_t own_size;
+
+  // What it writes in a round; others with another `from` write something else.
+  std::int64_t seed(std::int64_t round) const { return round * 1009 + from; }
+
+  bool write(const Buffer& buffer, std::int64_t place, std::int64_t round) const {
+    const std::int64_t at = place * period + from;
+    for (std::int64_t i = 0; i < size; ++i) buffer.data()[i] = pattern(at + i, seed(round));
+    return ::pwrite(fd, buffer.data(), static_cast<std::size_t>(size), at) == size;
+  }
+
+  // Whether its own bytes are those of `round`; the first that is not is told otherwise.
+  bool holds(const Buffer& buffer, std::int64_t place, std::int64_t round) const {
+    const std::int64_t at = place * period + own;
+    if (::pread(fd, buffer.data(), static_cast<std::size_t>(own_size), at) != own_size) {
+      std::printf("read of round %" PRId64 ": %s\n", round, error_name(errno).c_str());
+      return false;
+    }
+    for (std::int64_t i = 0; i < own_size; ++i) {
+      if (buffer.data()[i] == pattern(at + i, seed(round))) continue;
+      std::printf("lost at %" PRId64 " in round %" PRId64 "\n", at + i, round);
+      return false;
+    }
+    return true;
+  }
+};
+
+// FILE PERIODS PERIOD FROM SIZE OWN OWN-SIZE ROUNDS: one of several writers that share blocks. In
+// each round it writes all its places, in an order of its own, and first looks whether the bytes
+// that only it writes are still those of its last round. "ok", or what was lost.
+void do_weave(const Arguments& a) {
+  const File file(a.at(0), O_RDWR | O_DIRECT);
+  const std::int64_t periods = number(a.at(1));
+  const Weaver weaver{file.fd(),       number(a.at(2)), number(a.at(3)),
+                      number(a.at(4)), number(a.at(5)), number(a.at(6))};
+  const std::int64_t rounds = number(a.at(7));
+  const Buffer buffer(static_cast<std::size_t>(weaver.size), 0);
+  std::minstd_rand random(static_cast<unsigned>(weaver.from + 1));
+  std::vector<std::int64_t> places(static_cast<std::size_t>(periods));
+  std::iota(places.begin(), places.end(), 0);
+  for (std::int64_t round = 1; round <= rounds + 1; ++round) {
+    std::shuffle(places.begin(), places.end(), random);
+    for (const std::int64_t place : places) {
+      if (round > 1 && !weaver.holds(buffer, place, round - 1)) return;
+      if (round <= rounds && !weaver.write(buffer, place, round)) return print_failure();
+    }
+  }
+  std::printf("ok\n");
+}
+
 void do_fsync(const Arguments& a) {  // FILE
   const File file(a.at(0), O_RDWR);
   print_outcome(::fsync(file.fd()));
 }
 
-void do_fallocate(const Arguments& a) {  // FILE none|punch|zero|collapse OFFSET SIZE
+void do_fallocate(const Arguments& a) {  // FILE none|punch|zero|collapse|insert OFFSET SIZE
   static const std::map<std::string, int> kModes = {
       {"none", 0},
       {"punch", FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE},
       {"zero", FALLOC_FL_ZERO_RANGE},
-      {"collapse", FALLOC_FL_COLLAPSE_RANGE}};
+      {"collapse", FALLOC_FL_COLLAPSE_RANGE},
+      {"insert", FALLOC_FL_INSERT_RANGE}};
   const auto mode = kModes.find(a.at(1));
   if (mode == kModes.end()) usage("unknown mode " + a.at(1));
   const File file(a.at(0), O_RDWR);
@@ -479,6 +540,7 @@ const std::map<std::string, Command>& commands() {
       {"write-until-error", {3, do_write_until_error}},
       {"check-answered", {3, do_check_answered}},
       {"progress", {1, do_progress}},
+      {"weave", {8, do_weave}},
       {"fsync", {1, do_fsync}},
       {"fallocate", {4, do_fallocate}},
       {"is-zero", {3, do_is_zero}},

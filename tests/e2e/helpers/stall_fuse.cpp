@@ -9,8 +9,9 @@
 // Commands: stall [read] [write] [fsync]   hold these from now on (all three without words)
 //           release N | release all        answer the N oldest held; "all" also stops holding
 //           error ERRNO                    answer every held request with that number, hold on
-//           held                           how many are held now
-//           count read|write|fsync         how many have arrived since the start
+//           fail ERRNO                     answer what comes from now on with that number; 0: no
+//           more held                           how many are held now count read|write|fsync how
+//           many have arrived since the start
 //
 // Threads: the main thread runs libfuse's loop, one more serves the socket. One mutex guards all.
 // A held WRITE has stored its data already: only the answer is held.
@@ -58,7 +59,9 @@ class Disk {
     const std::lock_guard lock(mutex_);
     ++counts_[kind];
     const Held held{request, kind, offset, length};
-    if (holds_[kind]) {
+    if (fails_ != 0) {
+      answer(held, fails_);
+    } else if (holds_[kind]) {
       held_.push_back(held);
     } else {
       answer(held, 0);
@@ -99,6 +102,7 @@ class Disk {
   std::vector<char> bytes_;
   std::deque<Held> held_;
   bool holds_[3] = {false, false, false};
+  int fails_ = 0;  // errno for all that comes
   std::size_t counts_[3] = {0, 0, 0};
 };
 
@@ -134,6 +138,10 @@ std::string Disk::command(const std::string& line) {
     return std::to_string(answer_oldest(static_cast<std::size_t>(value), 0));
   }
   if (verb == "error" && value > 0) return std::to_string(answer_oldest(held_.size(), value));
+  if (verb == "fail" && (value > 0 || word == "0")) {
+    fails_ = value;
+    return "ok";
+  }
   return "? " + line;
 }
 
