@@ -47,7 +47,8 @@ struct Geometry {
   std::uint64_t discard_max_bytes = 0;  // 0 without discard
   bool write_zeroes = false;
   std::uint64_t write_zeroes_max_bytes = 0;  // 0 without write zeroes
-  // Modes for IORING_OP_FALLOCATE on fd(); -1: only discard() or write_zeroes() does it.
+  // Modes for IORING_OP_FALLOCATE on fd(); -1: for inline backings only, by discard() and
+  // write_zeroes().
   int discard_fallocate_mode = -1;
   int write_zeroes_fallocate_mode = -1;
   bool direct = false;            // O_DIRECT is set on fd()
@@ -82,7 +83,7 @@ class Backing {
   virtual bool reads_zeroes() const { return false; }
 
   // Return 0 or -errno. -EOPNOTSUPP where the file system or device has no such operation.
-  // Discarded ranges read as zeroes except on block devices. Length 0 succeeds.
+  // Discarded ranges read as zeroes. A block device takes whole blocks only. Length 0 succeeds.
   virtual int discard(std::uint64_t offset, std::uint64_t length) = 0;
   virtual int write_zeroes(std::uint64_t offset, std::uint64_t length) = 0;
   // Makes everything acknowledged so far durable.

@@ -62,9 +62,7 @@ class FileBacking final : public Backing {
     require_inside(offset, length);
     if (geometry().read_only) return -EROFS;
     if (length == 0) return 0;
-    if (!geometry().is_block_device) return fallocate_range(fd(), kPunch, offset, length);
-    std::array<std::uint64_t, 2> range{offset, length};
-    return ioctl(fd(), BLKDISCARD, range.data()) == 0 ? 0 : -errno;
+    return fallocate_range(fd(), kPunch, offset, length);
   }
 
   int write_zeroes(std::uint64_t offset, std::uint64_t length) override {
@@ -305,11 +303,14 @@ Result<void> describe_device(const Opening& opening, unsigned& block, Geometry& 
   geometry.io_min = queue.io_min;
   geometry.io_opt = queue.io_opt;
   geometry.rotational = queue.rotational;
-  geometry.discard = queue.discard_max_bytes > 0;
+  // Who punches a hole into the block file reads zeroes there, which BLKDISCARD does not promise.
+  // A device is punched by write zeroes that may free the blocks, so it needs both.
+  geometry.discard = queue.discard_max_bytes > 0 && queue.write_zeroes_max_bytes > 0;
   geometry.discard_granularity = geometry.discard ? queue.discard_granularity : 0;
-  geometry.discard_max_bytes = queue.discard_max_bytes;
+  geometry.discard_max_bytes = geometry.discard ? queue.discard_max_bytes : 0;
   geometry.write_zeroes = queue.write_zeroes_max_bytes > 0;
   geometry.write_zeroes_max_bytes = queue.write_zeroes_max_bytes;
+  geometry.discard_fallocate_mode = kPunch;
   geometry.write_zeroes_fallocate_mode = kZero;
   return {};
 }

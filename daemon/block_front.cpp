@@ -53,7 +53,10 @@ void BlockFront::begin(Share& share, FrontRequest& request, const Message& messa
 
 /// Submits the whole blocks that the byte range lies in.
 void BlockFront::submit_widened(FrontRequest& request) {
-  const ByteRange range = request.widened(request.disk->backing().geometry().logical_block);
+  submit(request, request.widened(request.disk->backing().geometry().logical_block));
+}
+
+void BlockFront::submit(FrontRequest& request, ByteRange range) {
   request.bio.start = {range.from / sched::kSectorBytes};
   request.bio.length = {(range.to - range.from) / sched::kSectorBytes};
   request.disk->queue().submit(worker_.worker(), request.bio);
@@ -88,7 +91,7 @@ void BlockFront::take_write(Share& share, FrontRequest& request, const fuse_writ
     send(request, error, nullptr, 0);
     return;
   }
-  request.bio.op = sched::Op::write;
+  request.bio.op = request.op = sched::Op::write;
   // The kernel sends no FSYNC after a direct write that was to be durable.
   request.durable = (in.flags & O_DSYNC) != 0;
   request.offset = in.offset;
@@ -132,9 +135,13 @@ void BlockFront::take_fallocate(Share& share, FrontRequest& request, const fuse_
     send(request, error, nullptr, 0);
     return;
   }
-  request.bio.op = punch ? sched::Op::discard : sched::Op::write_zeroes;
+  request.bio.op = request.op = punch ? sched::Op::discard : sched::Op::write_zeroes;
   request.offset = in.offset;
   request.length = std::min(in.length, geometry.bytes - in.offset);
+  // A file system zeroes parts of blocks itself.
+  request.unaligned =
+      geometry.is_block_device && ((request.offset | request.length) % geometry.logical_block) != 0;
+  if (request.unaligned) share.disk->unaligned_begins(worker_.worker().now);
   start_write(share, request);
 }
 

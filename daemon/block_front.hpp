@@ -48,7 +48,7 @@ class BlockFront : public Front {
     bool admitting = true;
     bool take_ranges = false;   ///< every write takes its range
     bool ranges_ready = false;  ///< unaligned writes may begin
-    sched::BioList unaligned;   ///< writes that wait for range mode
+    sched::BioList unaligned;   ///< requests that wait for range mode
   };
 
   /// Null: this front does not serve that disk.
@@ -67,7 +67,7 @@ class BlockFront : public Front {
   /// Goes on with the requests in ready_: they came back to their owner in the middle of their
   /// work.
   void go_on();
-  /// An edge of an unaligned write was read, or a range granted: it belongs into ready_.
+  /// A step of an unaligned request is done, or a range was granted: it belongs into ready_.
   void to_owner(FrontRequest& request, IoWorker& worker);
   void release_range(FrontRequest& request, IoWorker& worker);
   /// Whether `request` has come back only to go on.
@@ -87,11 +87,15 @@ class BlockFront : public Front {
   void take_fallocate(Share& share, FrontRequest& request, const fuse_fallocate_in& in);
   void take_lseek(FrontRequest& request, const fuse_lseek_in& in);
   void submit_widened(FrontRequest& request);
+  void submit(FrontRequest& request, ByteRange range);
   void start_write(Share& share, FrontRequest& request);
   void proceed(FrontRequest& request);
   void begin_unaligned(FrontRequest& request);
-  void read_edge(FrontRequest& request, Stage stage, std::uint64_t at);
-  void edge_read(FrontRequest& request);
+  void begin_unaligned_punch(FrontRequest& request);
+  void submit_edge(FrontRequest& request, Stage stage, sched::Op op);
+  void stage_done(FrontRequest& request);
+  [[nodiscard]] bool next_of_write(FrontRequest& request);
+  [[nodiscard]] bool next_of_punch(FrontRequest& request);
 
   IssuerCache issuers_;
 };

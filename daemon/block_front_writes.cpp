@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // BlockFront: writes that must exclude each other, and those that read, modify and write
 // (docs/architecture.md "Concurrency rules", rule 14).
+#include <algorithm>
 #include <cstring>
 
 #include "block_front.hpp"
@@ -51,56 +52,105 @@ void BlockFront::begin_unaligned(FrontRequest& request) {
     ready_.push_back(request.bio);
     return;
   }
-  std::memmove(request.received + (request.offset - range.from), request.received, request.length);
-  if (request.offset != range.from) {
-    read_edge(request, Stage::head, range.from);
-  } else {
-    read_edge(request, Stage::tail, range.to - block);
-  }
-}
-
-/// The first block goes to the first of the scratch memory, the last behind it.
-void BlockFront::read_edge(FrontRequest& request, Stage stage, std::uint64_t at) {
-  const std::uint64_t block = request.disk->backing().geometry().logical_block;
-  request.stage = stage;
-  request.memory.store(request.scratch + (stage == Stage::tail ? block : 0),
-                       std::memory_order_relaxed);
-  request.bio.op = sched::Op::read;
-  request.bio.flags = sched::kBioSync;
-  request.bio.start = {at / sched::kSectorBytes};
-  request.bio.length = {block / sched::kSectorBytes};
-  request.disk->queue().submit(worker_.worker(), request.bio);
-}
-
-/// An edge has been read: read the other one, or put them beside the payload and write all of it.
-void BlockFront::edge_read(FrontRequest& request) {
-  const std::uint64_t block = request.disk->backing().geometry().logical_block;
-  const ByteRange range = request.widened(block);
-  const std::uint64_t end = request.offset + request.length;
-  const bool one_block = range.to - range.from == block;
-  const bool failed = request.bio.error.load(std::memory_order_relaxed) != 0;
-  if (!failed && request.stage == Stage::head && end != range.to && !one_block) {
-    read_edge(request, Stage::tail, range.to - block);
+  if (request.opcode != FUSE_WRITE) {
+    begin_unaligned_punch(request);
     return;
   }
-  request.stage = Stage::plain;
-  if (!failed) {
-    std::byte* base = request.received;
-    std::memcpy(base, request.scratch, request.offset - range.from);
-    const std::byte* last =
-        request.scratch + (one_block && request.offset != range.from ? 0 : block);
-    std::memcpy(base + (end - range.from), last + (end - (range.to - block)), range.to - end);
-    request.memory.store(base, std::memory_order_relaxed);
+  std::memmove(request.received + (request.offset - range.from), request.received, request.length);
+  submit_edge(request, request.offset != range.from ? Stage::head : Stage::tail, sched::Op::read);
+}
+
+/// A block device takes whole blocks only: those inside are zeroed first, since it may refuse that,
+/// then the edges are read and written.
+void BlockFront::begin_unaligned_punch(FrontRequest& request) {
+  const std::uint64_t block = request.disk->backing().geometry().logical_block;
+  const ByteRange middle = request.narrowed(block);
+  request.stage = Stage::middle;
+  request.bio.flags = sched::kBioSync;
+  request.bio.error.store(0, std::memory_order_relaxed);
+  if (middle.length() == 0) {
+    stage_done(request);
+    return;
   }
+  request.bio.op = request.op;
+  submit(request, middle);
+}
+
+/// The first block lies at the beginning of the scratch memory, the last one behind it.
+void BlockFront::submit_edge(FrontRequest& request, Stage stage, sched::Op op) {
+  const std::uint64_t block = request.disk->backing().geometry().logical_block;
+  const ByteRange range = request.widened(block);
+  const bool last = stage == Stage::tail || stage == Stage::tail_write;
+  request.stage = stage;
+  request.memory.store(request.scratch + (last ? block : 0), std::memory_order_relaxed);
+  request.bio.op = op;
+  request.bio.flags = sched::kBioSync;
+  const std::uint64_t at = last ? range.to - block : range.from;
+  submit(request, {at, at + block});
+}
+
+/// A step of an unaligned request is done: the next one, or its answer.
+void BlockFront::stage_done(FrontRequest& request) {
+  const bool failed = request.bio.error.load(std::memory_order_relaxed) != 0;
+  const bool write = request.opcode == FUSE_WRITE;
+  if (!failed && (write ? next_of_write(request) : next_of_punch(request))) return;
+  request.stage = Stage::plain;
   worker_.put_buffer(request.scratch);
   worker_.memory_freed();
-  request.bio.op = sched::Op::write;
-  if (failed) {
+  request.bio.op = request.op;
+  if (failed || !write) {
     answer(request, worker_);
     return;
   }
   if (request.durable) request.bio.flags |= sched::kBioFua;
   submit_widened(request);
+}
+
+/// An edge of a WRITE has been read. False: it was the last, and lies beside the payload now.
+bool BlockFront::next_of_write(FrontRequest& request) {
+  const std::uint64_t block = request.disk->backing().geometry().logical_block;
+  const ByteRange range = request.widened(block);
+  const std::uint64_t end = request.offset + request.length;
+  const bool one_block = range.length() == block;
+  if (request.stage == Stage::head && end != range.to && !one_block) {
+    submit_edge(request, Stage::tail, sched::Op::read);
+    return true;
+  }
+  std::byte* base = request.received;
+  std::memcpy(base, request.scratch, request.offset - range.from);
+  const std::byte* last = request.scratch + (one_block && request.offset != range.from ? 0 : block);
+  std::memcpy(base + (end - range.from), last + (end - (range.to - block)), range.to - end);
+  request.memory.store(base, std::memory_order_relaxed);
+  return false;
+}
+
+/// False: the last step of the FALLOCATE was done.
+bool BlockFront::next_of_punch(FrontRequest& request) {
+  const std::uint64_t block = request.disk->backing().geometry().logical_block;
+  const ByteRange range = request.widened(block);
+  const std::uint64_t end = request.offset + request.length;
+  const bool has_head = request.offset != range.from;
+  const bool has_tail = end != range.to && !(has_head && range.length() == block);
+  switch (request.stage) {
+    case Stage::middle:
+      submit_edge(request, has_head ? Stage::head : Stage::tail, sched::Op::read);
+      return true;
+    case Stage::head: {
+      const std::uint64_t begin = request.offset - range.from;
+      std::memset(request.scratch + begin, 0, std::min(block, end - range.from) - begin);
+      submit_edge(request, Stage::head_write, sched::Op::write);
+      return true;
+    }
+    case Stage::head_write:
+      if (has_tail) submit_edge(request, Stage::tail, sched::Op::read);
+      return has_tail;
+    case Stage::tail:
+      std::memset(request.scratch + block, 0, end - (range.to - block));
+      submit_edge(request, Stage::tail_write, sched::Op::write);
+      return true;
+    default:
+      return false;
+  }
 }
 
 /// Goes on with requests that came back to their owner.
@@ -113,7 +163,7 @@ void BlockFront::go_on() {
     if (request.stage == Stage::granted) {
       proceed(request);
     } else {
-      edge_read(request);
+      stage_done(request);
     }
   }
 }

@@ -166,7 +166,7 @@ void DevFront::reply(int fd, std::uint64_t unique, int error, const void* body, 
 }
 
 void DevFront::answer(FrontRequest& request, IoWorker& worker) {
-  if (request.stage == Stage::head || request.stage == Stage::tail) [[unlikely]] {
+  if (goes_on(request)) [[unlikely]] {
     to_owner(request, worker);
     return;
   }

@@ -29,10 +29,13 @@ class Front;
 
 /// What a front request does next when it comes back to its owner.
 enum class Stage : std::uint8_t {
-  plain,    ///< its answer, and then it is free
-  granted,  ///< it has its range and may be submitted
-  head,     ///< the first block of an unaligned write is being read
-  tail,     ///< the last one is
+  plain,       ///< its answer, and then it is free
+  granted,     ///< it has its range and may be submitted
+  middle,      ///< the whole blocks inside an unaligned punch are being zeroed
+  head,        ///< the first block of an unaligned write or punch is being read
+  tail,        ///< the last one is
+  head_write,  ///< the first block of an unaligned punch is being written back
+  tail_write,  ///< the last one is
 };
 
 struct ByteRange {
@@ -43,17 +46,18 @@ struct ByteRange {
 
 struct FrontRequest {
   sched::Bio bio;
-  Disk* disk = nullptr;      ///< null: free
-  Front* front = nullptr;    ///< where it came in, and where it goes home to
-  std::uint64_t unique = 0;  ///< number of the kernel's request
-  std::uint64_t offset = 0;  ///< bytes, as asked
-  std::uint64_t length = 0;  ///< bytes, clipped at the end of the disk
-  std::uint32_t opcode = 0;  ///< FUSE opcode, tells the form of the answer
+  Disk* disk = nullptr;            ///< null: free
+  Front* front = nullptr;          ///< where it came in, and where it goes home to
+  std::uint64_t unique = 0;        ///< number of the kernel's request
+  std::uint64_t offset = 0;        ///< bytes, as asked
+  std::uint64_t length = 0;        ///< bytes, clipped at the end of the disk
+  std::uint32_t opcode = 0;        ///< FUSE opcode, tells the form of the answer
+  sched::Op op = sched::Op::read;  ///< as asked; the bio of an unaligned request reads in between
   Stage stage = Stage::plain;
-  bool unaligned = false;         ///< a WRITE that is read, modified and written
+  bool unaligned = false;         ///< a WRITE or FALLOCATE that is read, modified and written
   bool durable = false;           ///< a WRITE that is to be on stable storage when it is answered
   bool holds_range = false;       ///< `range` is in the table of the disk
-  std::byte* scratch = nullptr;   ///< of an unaligned WRITE: memory for its edges
+  std::byte* scratch = nullptr;   ///< of an unaligned one: memory for its edges
   RangeHold range;                ///< held in range mode
   std::byte* received = nullptr;  ///< WRITE: where its payload was received, a page
   std::atomic<std::byte*> memory{nullptr};      ///< see invariant 2; null: none yet
@@ -63,6 +67,10 @@ struct FrontRequest {
   /// The whole blocks that its bytes lie in. `block`: bytes of a logical block.
   [[nodiscard]] ByteRange widened(std::uint64_t block) const {
     return {offset / block * block, (offset + length + block - 1) / block * block};
+  }
+  /// The whole blocks inside its bytes; empty if there are none.
+  [[nodiscard]] ByteRange narrowed(std::uint64_t block) const {
+    return {(offset + block - 1) / block * block, (offset + length) / block * block};
   }
   /// First byte of what was submitted.
   [[nodiscard]] std::uint64_t origin() const { return bio.origin.offset().value; }

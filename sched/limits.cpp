@@ -42,6 +42,15 @@ Sectors discard_piece(const Limits& limits, Sector start, Sectors length) {
   return {piece};
 }
 
+/// The limit is no more than a number of sectors: the next piece must begin on a block all the
+/// same.
+Sectors zeroes_piece(const Limits& limits, Sectors length) {
+  ELEVD_ASSERT(limits.max_write_zeroes.value != 0);
+  if (length <= limits.max_write_zeroes) return length;
+  const std::uint64_t logical = in_sectors(limits.logical_block).value;
+  return {std::max(round_down(limits.max_write_zeroes.value, logical), logical)};
+}
+
 }  // namespace
 
 Sectors max_request_sectors(const Limits& limits, Op op, Sector start) {
@@ -60,8 +69,7 @@ Sectors first_piece(const Limits& limits, Op op, Sector start, Sectors length) {
     case Op::discard:
       return discard_piece(limits, start, length);
     case Op::write_zeroes:
-      ELEVD_ASSERT(limits.max_write_zeroes.value != 0);
-      return {std::min(length.value, limits.max_write_zeroes.value)};
+      return zeroes_piece(limits, length);
     case Op::flush:
       return length;
   }

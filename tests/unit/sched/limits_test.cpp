@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -128,6 +129,10 @@ TEST_SUITE("limits") {
     limits.max_write_zeroes = Sectors{100};
     limits.max_sectors = Sectors{8};
     CHECK(pieces(limits, Op::write_zeroes, 5, 250) == "100 100 50");
+    limits.logical_block = Bytes{4096};
+    CHECK(pieces(limits, Op::write_zeroes, 8, 256) == "96 96 64");
+    limits.max_write_zeroes = Sectors{5};
+    CHECK(pieces(limits, Op::write_zeroes, 8, 16) == "8 8");
   }
 
   TEST_CASE("cut anywhere, the pieces cover the bio once and never are empty") {
@@ -145,7 +150,8 @@ TEST_SUITE("limits") {
       if (next(2) == 0) limits.chunk = Sectors{block << next(5)};
       limits.discard_granularity = limits.physical_block;
       limits.max_discard = Sectors{(1 + next(64)) * block};
-      const Op op = next(3) == 0 ? Op::discard : Op::write;
+      limits.max_write_zeroes = Sectors{1 + next(64 * block)};
+      const Op op = std::array{Op::discard, Op::write_zeroes, Op::write}[next(3)];
       Sector at{next(1000) * block};
       const Sectors length{(1 + next(200)) * block};
       const Sector end = at + length;
