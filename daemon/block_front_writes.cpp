@@ -39,6 +39,12 @@ void BlockFront::proceed(FrontRequest& request) {
   request.stage = Stage::plain;
   request.bio.flags = sched::kBioSync;
   if (request.durable) request.bio.flags |= sched::kBioFua;
+  const Backing& backing = request.disk->backing();
+  if (((request.offset | request.length) % backing.geometry().logical_block) != 0 &&
+      backing.kind() == BackingKind::uring) [[unlikely]] {
+    // The backing gets the bytes and not the blocks: where blocks meet, bytes need not.
+    request.bio.flags |= sched::kBioNoMerge;
+  }
   submit_widened(request);
 }
 

@@ -438,7 +438,8 @@ void Daemon::finish_leaving() {
 /// writes may begin.
 void Daemon::turn_on_ranges(Disk& disk) {
   static const std::atomic<bool> never{false};
-  log(Level::debug, "{}: unaligned writes: range mode on", disk.name());
+  log(Level::info, "{}: range mode on: writes that are not whole blocks, all exclude each other",
+      disk.name());
   on_fronts([&disk](Front& front) { front.set_range_mode(disk, true, false); });
   [[maybe_unused]] const bool frozen = disk.freezer().freeze(never);
   disk.freezer().thaw();
@@ -470,11 +471,13 @@ void Daemon::turn_off_ranges(Disk& disk) {
   on_fronts([&disk](Front& front) { front.set_range_mode(disk, true, false); });
   if (disk.unaligned() != 0) {
     on_fronts([&disk](Front& front) { front.set_range_mode(disk, true, true); });
+    disk.range_mode_wanted.store(false);
     disk.range_mode.store(Disk::RangeMode::on);
     return;
   }
   on_fronts([&disk](Front& front) { front.set_range_mode(disk, false, false); });
-  log(Level::debug, "{}: range mode off", disk.name());
+  log(Level::info, "{}: range mode off: only whole blocks for {} s", disk.name(),
+      kRangeModeTime.ns / 1'000'000'000);
   disk.range_mode.store(Disk::RangeMode::off);
   if (disk.range_mode_wanted.load()) disk.want_range_mode();
 }

@@ -360,7 +360,9 @@ bool IoWorker::issue_on_ring(Disk& disk, sched::Request& rq) {
 void IoWorker::add_bio(Operation& operation, sched::Bio& bio) {
   const bool payload = has_payload(bio.op);
   FrontRequest& front = front_of(bio.root());
-  const bool whole = payload && operation.disk->backing().geometry().direct_alignment > 1;
+  // A READ always gets whole blocks: its bytes need not lie next to those it was merged with.
+  const bool whole = payload && (bio.op == sched::Op::read ||
+                                 operation.disk->backing().geometry().direct_alignment > 1);
   const ByteRange range = bytes_of(bio, front, whole);
   if (operation.left == 0) operation.offset = range.from;
   operation.left += range.length();
@@ -403,14 +405,6 @@ void IoWorker::start(Operation& operation) {
   const Geometry& geometry = operation.disk->backing().geometry();
   const int fd = operation.disk->backing().fd();
   const sched::Request& rq = *operation.rq;
-  if (rq.op == sched::Op::discard && geometry.discard_fallocate_mode < 0) {
-    return completed(operation,
-                     operation.disk->backing().discard(operation.offset, operation.left));
-  }
-  if (rq.op == sched::Op::write_zeroes && geometry.write_zeroes_fallocate_mode < 0) {
-    return completed(operation,
-                     operation.disk->backing().write_zeroes(operation.offset, operation.left));
-  }
   io_uring_sqe& sqe = ring_->sqe();
   switch (rq.op) {
     case sched::Op::read:
@@ -444,7 +438,12 @@ void IoWorker::completed(Operation& operation, int result) {
     // Nothing done and nothing said: the backing has become shorter.
     if (result == 0 && operation.left != 0) return failed(operation, EIO);
     operation.advance(static_cast<std::uint64_t>(result));
-    if (operation.left != 0) return start(operation);
+    if (operation.left != 0) {
+      // It ends inside a block: so does the file, and the rest cannot be asked for.
+      const unsigned alignment = operation.disk->backing().geometry().direct_alignment;
+      if (operation.offset % alignment != 0) return failed(operation, EIO);
+      return start(operation);
+    }
   }
   if (operation.retry != nullptr) return next_retry(operation);
   finish(operation, 0);

@@ -292,10 +292,9 @@ void UringFront::lend_memory(Share& share, FrontRequest& request) {
     request.view.store(entry.payload, std::memory_order_relaxed);
     return;
   }
-  const Geometry& geometry = backing.geometry();
-  const std::uint64_t before = request.offset % geometry.logical_block;
-  request.memory.store(entry.payload - (geometry.direct_alignment > 1 ? 0 : before),
-                       std::memory_order_relaxed);
+  const bool whole_blocks = backing.kind() == BackingKind::uring;
+  const std::uint64_t before = request.offset % backing.geometry().logical_block;
+  request.memory.store(entry.payload - (whole_blocks ? 0 : before), std::memory_order_relaxed);
 }
 
 void UringFront::send(FrontRequest& request, int error, const void* body, std::size_t bytes) {
