@@ -69,8 +69,8 @@ class Backing {
   int fd() const { return file_.get(); }
   const Geometry& geometry() const { return geometry_; }
 
-  // Return the bytes done, all of them unless the backing is damaged or full, or -errno when none
-  // was. The engine uses them for inline backings; on the others they are synchronous, and offset,
+  // Return the bytes done, all of them unless the backing ends before, or -errno: some may be done
+  // then. The engine uses them for inline backings; on the others they are synchronous, and offset,
   // length and address must be aligned as geometry() says. A write to a read-only backing: -EROFS.
   virtual ssize_t read(std::uint64_t offset, std::span<std::byte> to) = 0;
   virtual ssize_t write(std::uint64_t offset, std::span<const std::byte> from) = 0;

@@ -108,8 +108,8 @@ class FileBacking final : public Backing {
       const iovec part{memory + done, length - done};
       const ssize_t moved = call(fd(), &part, 1, static_cast<off_t>(offset + done), 0);
       if (moved < 0 && errno == EINTR) continue;
-      if (moved < 0 && done == 0) return -errno;
-      if (moved <= 0) break;
+      if (moved < 0) return -errno;
+      if (moved == 0) break;
       done += static_cast<std::size_t>(moved);
     }
     return static_cast<ssize_t>(done);
