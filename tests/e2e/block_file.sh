@@ -57,7 +57,41 @@ for disk in ram file; do
   probes "ok" fallocate "$file" none 0 "$size"
   probes "ENOSPC" fallocate "$file" none 0 $((size + 1))
   probes "EOPNOTSUPP" fallocate "$file" collapse 0 4096
+  probes "EOPNOTSUPP" fallocate "$file" insert 0 4096
+  # The end: what lies behind it is not punched, and not zeroed either.
+  probes "ok 4096" put "$file" $((size - 4096)) 4096 0 3
+  probes "ok" fallocate "$file" punch "$size" 4096
+  probes "ENOSPC" fallocate "$file" zero $((size - 2048)) 4096
+  probes "ok 4096" get "$file" $((size - 4096)) 4096 0 3
+  probes "ok" fallocate "$file" punch $((size - 2048)) 4096
+  probes "zero" is-zero "$file" $((size - 2048)) 2048
+  probes "ok 2048" get "$file" $((size - 4096)) 2048 0 3
+  equal "size of $disk" "$size" "$(stat -c %s "$file")"
   compare "discards are counted" "$(stat_field "$disk" 12)" -ge 1
+
+  # data and holes
+  probes "ok" fallocate "$file" punch 0 "$size"
+  probes "ENXIO" seek "$file" data 0
+  probes "ok 0" seek "$file" hole 0
+  probes "ok 65536" put "$file" 1048576 65536 0 1
+  probes "ok 1048576" seek "$file" data 0
+  probes "ok 1048600" seek "$file" data 1048600
+  probes "ok 1114112" seek "$file" hole 1048576
+  probes "ENXIO" seek "$file" data 1114112
+  probes "ENXIO" seek "$file" data "$size"
+  probes "ENXIO" seek "$file" hole "$size"
+  probes "ok 65536" put "$file" $((size - 65536)) 65536 0 1
+  probes "ok $((size - 65536))" seek "$file" data 1114112
+  probes "ok $size" seek "$file" hole $((size - 65536))
+
+  # ioctls: those whose number says how large the answer is
+  if command -v blockdev >/dev/null; then
+    equal "BLKGETSIZE64" "$size" "$(blockdev --getsize64 "$file")"
+    equal "BLKBSZGET" "$(<"$tree/$disk/queue/logical_block_size")" "$(blockdev --getbsz "$file")"
+    for option in --getss --getpbsz --getra --flushbufs --setro; do
+      check_not "blockdev $option" blockdev $option "$file" 2>"$work/ioctl"
+    done
+  fi
 
   # a file system works on it
   if command -v mkfs.ext4 >/dev/null; then
@@ -73,6 +107,8 @@ equal "ro" 0 "$(<"$tree/ram/ro")"
 probes "EROFS" open "$file" w
 probes "EROFS" open "$file" rw
 probes "EROFS" open "$file" rw,trunc
+probes "open EROFS" put "$file" 0 4096 0 1
+probes "open EROFS" fallocate "$file" punch 0 4096
 probes "ok" open "$file" r
 probes "zero" is-zero "$file" 0 4096
 

@@ -74,6 +74,40 @@ refused 4 "$work/image" "$work/image" --disk other=ram:8M
 stop_elevd
 equal "exit status" 0 "$elevd_status"
 
+# 3: inside DIR, also by another name
+mkdir -p "$work/refused/within"
+truncate -s 8M "$work/refused/within/image"
+ln -s "$work/refused/within/image" "$work/refused/link"
+for path in within/image link within/../within/image; do
+  refused 3 'inside' "$work/refused/within" --disk d0="$work/refused/$path"
+done
+equal "the image is left alone" 8388608 "$(stat -c %s "$work/refused/within/image")"
+rm -r "$work/refused/within"
+
+# 3: whoever reads only does not exclude others who do
+start_elevd --disk d0="$work/image",read_only=true
+equal "status of a second reader" 0 \
+  "$(status_of timeout 30 "$ELEVD_BIN/elevd" "$at" --daemonize --disk d0="$work/image",read_only=true)"
+second=$(head -n 1 "$at/.lock")
+running+=("$second")
+kill -TERM "$second"
+check "the second reader ends" wait_for 20 gone "$second"
+stop_elevd
+equal "exit status" 0 "$elevd_status"
+
+# 3: a block device that is mounted, or that somebody has for himself
+if attach_loop "$work/image" && mkfs.ext4 -q -F "$loop" 2>"$work/mkfs.err" && mkdir "$work/mnt" &&
+  mount "$loop" "$work/mnt"; then
+  refused 3 "$loop: is mounted at $work/mnt" "$at" --disk d0="$loop"
+  check "umount" umount "$work/mnt"
+  start_elevd --disk d0="$loop"
+  refused 3 "$loop: in use" "$at" --disk d0="$loop"
+  stop_elevd
+  equal "exit status" 0 "$elevd_status"
+else
+  echo "SKIP: no mounted block device"
+fi
+
 # What is not ours in DIR is neither covered nor removed.
 mkdir -p "$dir/dev"
 echo precious >"$dir/dev/mine"
