@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What an I/O costs in system calls: a read of /dev/fuse, the writev of its answer, and one io_uring_enter
+# for all that a turn of the loop has for the kernel. Nothing else grows with the number of requests.
+# docs/spec/fuse.md section 7, docs/architecture.md "The way of one write".
+. "$(dirname "$0")/lib.sh"
+need_fuse
+need fio strace
+if ldd "$ELEVD_BIN/elevd" | grep -q 'lib[at]san'; then skip "a sanitizer makes calls of its own"; fi
+strace -f -o /dev/null true 2>/dev/null || skip "strace cannot be used here"
+truncate -s 64M "$work/image"
+start_elevd --disk file="$work/image" --disk ram=ram:64M
+
+traced() { ! grep -qx "TracerPid:.0" "/proc/$elevd_pid/task"/*/status; }
+calls() { grep -cE "^[0-9]+ +$1\\(" "$work/calls"; }  # NAME-PATTERN: how often it was begun
+requests() { awk '{ print $1 + $2 + $5 + $6 }' "$tree/$1/stat"; }  # DISK: merged ones, too
+
+trace_load() {  # DISK ORDER BLOCK SIZE DEPTH: sets `asked` to the requests in the meantime
+  local before tracer
+  before=$(requests "$1")
+  strace -f -q -o "$work/calls" -p "$elevd_pid" 2>"$work/strace.err" &
+  tracer=$!
+  running+=("$tracer")
+  wait_for 20 traced || die "strace does not come: $(<"$work/strace.err")"
+  check "fio $*" run_fio 100 --name=load --filename="$dir/dev/$1" --rw="$2" --bs="$3" --size="$4" \
+    --ioengine=libaio --iodepth="$5" --direct=1 --thread
+  kill -INT "$tracer"
+  wait_for 20 gone "$tracer" || die "strace does not end"
+  asked=$(($(requests "$1") - before))
+}
+
+# Opening the file, and what the kernel asks then, costs some calls of all kinds; a timer now and then.
+some=100
+for disk in ram file; do
+  for scheduler in none mq-deadline; do
+    accept "$(queue "$disk" scheduler)" "$scheduler"
+    # Depth 1: a turn for the request, and one for its completion where there is a device.
+    for kind in "randread 4k 4m 1" "randread 4k 16m 32" "randwrite 4k 16m 32" "read 512k 64m 8" "write 512k 64m 8"; do
+      read -r order block size depth <<<"$kind"
+      what="$disk, $scheduler, $order, $block, depth $depth"
+      trace_load "$disk" "$order" "$block" "$size" "$depth"
+      answers=$(calls writev) reads=$(calls read) enters=$(calls io_uring_enter)
+      other=$(($(calls '[a-z0-9_]+') - answers - reads - enters))
+      echo "$what: $asked requests, $reads read, $answers writev, $enters io_uring_enter, $other others"
+      compare "answers, $what" "$answers" -le $((asked + some))
+      # The read that finds nothing more comes once a turn.
+      compare "reads, $what" "$reads" -le $((asked + enters + some))
+      if ((depth == 1)); then
+        compare "turns, $what" "$enters" -le $((2 * asked + some))
+      else
+        compare "turns, $what" "$enters" -le $((asked / 2 + some))
+      fi
+      compare "other calls, $what" "$other" -le "$some"
+    done
+  done
+done
+stop_elevd
+equal "exit status" 0 "$elevd_status"
+finish
