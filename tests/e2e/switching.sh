@@ -29,7 +29,7 @@ loads+=($!)
 
 # What is stored and what comes of it, known beforehand: nobody else changes a scheduler.
 declare -A scheduler=([d0]=mq-deadline [d1]=mq-deadline)
-schedulers=(none mq-deadline kyber)
+read -r -a schedulers < <(tr -d "[]" <"$(queue d0 scheduler)")
 for ((i = 0; i < changes; ++i)); do
   disk=d$((RANDOM % 2))
   outcome=ok
