@@ -199,8 +199,9 @@ TEST_SUITE("kyber") {
       limits.max_sectors = {16};
       kyber.bench.queue().set_limits(limits);
       kyber.bench.queue().contend_bio_merges(contended);
-      kyber.play("quiesce W1016 ; W1000+16 ; W1016+8/nomerge ; unquiesce");
-      CHECK(kyber.dispatched == "W1016 W1000+16 W1016 ");
+      // W1000+16 is too large to go before W1016, which then takes W1024 no more.
+      kyber.play("quiesce W1016 ; W1000+16 ; W1024 ; unquiesce");
+      CHECK(kyber.dispatched == "W1016 W1000+16 W1024 ");
       kyber.release_all();
       kyber.dispatched.clear();
       // W2024 fits both: behind W2008+16, which is full, before W2032.
