@@ -23,7 +23,7 @@ load() {  # DISK ORDER BLOCK REQUESTS: sets `cost` to the allocations of the dae
 }
 
 for disk in ram file; do
-  for scheduler in none mq-deadline; do
+  for scheduler in none mq-deadline kyber; do
     accept "$(queue "$disk" scheduler)" "$scheduler"
     load "$disk" randrw 4k 8000  # warm-up
     for kind in "randread 4k 8000" "randwrite 4k 8000" "read 1m 256" "write 1m 256"; do

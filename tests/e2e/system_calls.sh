@@ -32,7 +32,7 @@ trace_load() {  # DISK ORDER BLOCK SIZE DEPTH: sets `asked` to the requests in t
 # Opening the file, and what the kernel asks then, costs some calls of all kinds; a timer now and then.
 some=100
 for disk in ram file; do
-  for scheduler in none mq-deadline; do
+  for scheduler in none mq-deadline kyber; do
     accept "$(queue "$disk" scheduler)" "$scheduler"
     # Depth 1: a turn for the request, and one for its completion where there is a device.
     for kind in "randread 4k 4m 1" "randread 4k 16m 32" "randwrite 4k 16m 32" "read 512k 64m 8" "write 512k 64m 8"; do
