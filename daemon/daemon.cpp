@@ -411,7 +411,7 @@ void Daemon::note_gone() {
 
 void Daemon::finish_leaving() {
   for (auto it = disks_.begin(); it != disks_.end();) {
-    if (!it->leaving || it->disk->queue().inside() + it->disk->unaligned() != 0) {
+    if (!it->leaving || it->disk->unanswered() != 0) {
       ++it;
       continue;
     }
@@ -542,8 +542,7 @@ bool Daemon::drain() {
   Clock::time_point tell = Clock::now();
   for (;;) {
     std::uint64_t inside = 0;
-    for (Served& served : disks_)
-      inside += served.disk->queue().inside() + served.disk->unaligned();
+    for (Served& served : disks_) inside += served.disk->unanswered();
     if (inside == 0) return true;
     if (Clock::now() >= tell) {
       tell_service_manager(

@@ -71,6 +71,11 @@ class Disk {
   void unaligned_ends() { unaligned_.fetch_sub(1, std::memory_order_seq_cst); }
   /// Unaligned writes not answered.
   [[nodiscard]] std::uint32_t unaligned() const { return unaligned_.load(); }
+  /// Requests taken and not answered, whether inside the queue or not; 0: there are none. A write
+  /// that waits for its range is not inside.
+  [[nodiscard]] std::uint64_t unanswered() {
+    return queue_.inside() + unaligned() + (ranges_.empty() ? 0 : 1);
+  }
   [[nodiscard]] sched::Instant last_unaligned() const { return {last_unaligned_ns_.load()}; }
   /// By a worker that cannot go on without it; calls `turn_on_ranges` unless that is under way.
   void want_range_mode();
