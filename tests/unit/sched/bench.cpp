@@ -198,6 +198,7 @@ TestBio& Bench::submit_one(std::string_view word, unsigned worker) {
   const std::vector<std::string_view> parts = split(word, '/');
   TestBio& bio = bios.emplace_back();
   bio.name = word;
+  bio.issuer = worker + 1U;
   bio.op = op_of(word[0], word);
   std::size_t queue_index = 0;
   if (bio.op == Op::flush) {
@@ -320,11 +321,22 @@ void Bench::settle() {
 void Bench::drain() {
   lift_refusals();
   settle();
-  while (!held.empty()) {
+  while (!held.empty() || wait_for_timer()) {
     complete_all();
     lift_refusals();
     settle();
   }
+}
+
+bool Bench::wait_for_timer() {
+  const std::size_t before = issued_log.size();
+  for (const auto& queue : queues_) {
+    const auto at = queue->wake_at();
+    if (!at) continue;
+    if (now_ < *at) advance(*at - now_);
+    queue->run(worker());
+  }
+  return issued_log.size() != before;
 }
 
 void Bench::advance(Duration by) {

@@ -98,7 +98,8 @@ class Bench {
   Bench& operator=(const Bench&) = delete;
 
   // --- Submitting ---
-  /// Submits every bio of `text` as part of a burst that goes on.
+  /// Submits every bio of `text` as part of a burst that goes on; the issuer is the
+  /// worker's number plus 1.
   TestBio& submit(std::string_view text, unsigned worker = 0);
   /// The same, and the end of the burst.
   TestBio& burst(std::string_view text, unsigned worker = 0);
@@ -128,7 +129,7 @@ class Bench {
   void turn(unsigned worker);
   /// Turns of every worker until nothing happens by itself any more.
   void settle();
-  /// settle() and complete_all() until nothing is left.
+  /// settle() and complete_all(), and time passes for elevators that wait, until nothing is left.
   void drain();
 
   void advance(Duration by);
@@ -163,6 +164,8 @@ class Bench {
 
  private:
   TestBio& submit_one(std::string_view word, unsigned worker);
+  /// Time goes on to when an elevator wants to be asked. False: nothing was issued then.
+  bool wait_for_timer();
   void finish_at_device(Request& rq, int error, unsigned worker);
 
   std::vector<Worker*> peers_;

@@ -15,6 +15,7 @@
 #include "bench.hpp"
 #include "fifo_elevator.hpp"
 #include "random.hpp"
+#include "sched/bfq.hpp"
 #include "sched/kyber.hpp"
 #include "sched/mq_deadline.hpp"
 
@@ -439,6 +440,16 @@ TEST_SUITE("queue property") {
     for (const std::uint64_t seed : seeds(600)) {
       CAPTURE(seed);
       Run run(seed, true);
+      run.steps(400);
+      run.finish();
+      CHECK(run.trouble == "");
+    }
+  }
+
+  TEST_CASE("every bio is answered once, its bytes are moved once, nothing leaks: bfq") {
+    for (const std::uint64_t seed : seeds(300)) {
+      CAPTURE(seed);
+      Run run(seed, true, [] { return std::unique_ptr<Elevator>(std::make_unique<Bfq>()); });
       run.steps(400);
       run.finish();
       CHECK(run.trouble == "");

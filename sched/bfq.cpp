@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrival, request order, depth and invariants of Bfq. Selection: bfq_dispatch.cpp; merging:
+// bfq_merge.cpp.
+#include "bfq.hpp"
+
+#include <algorithm>
+
+#include "assertion.hpp"
+
+namespace elevd::sched {
+namespace {
+
+constexpr Duration from_ms(std::uint32_t ms) { return {std::int64_t{ms} * 1'000'000}; }
+
+constexpr std::uint64_t kFarSectors = 800;
+constexpr std::uint64_t kLargeSectors = 64;
+constexpr std::uint64_t kBlockSectors = 32;
+constexpr std::uint64_t kEnoughSamples = 80;  // three of them, in units of 1/256
+constexpr Duration kIoBoundWindow{200'000'000};
+
+std::uint64_t apart(Sector a, Sector b) { return (a < b ? b - a : a - b).value; }
+
+}  // namespace
+
+Bfq::~Bfq() {
+  ELEVD_ASSERT(bypass_.empty() && last_merge_ == nullptr && queued() == 0 && in_driver_ == 0);
+}
+
+void Bfq::note_time(Instant now) {
+  if (now_ < now) now_ = now;
+  fire_timer();
+}
+
+void Bfq::set_tunables(const BfqTunables& tunables) {
+  constexpr std::uint32_t kStrictIdle = 8000;
+  const bool strict_now = tunables.strict_guarantees && !tunables_.strict_guarantees;
+  tunables_ = tunables;
+  if (strict_now) tunables_.slice_idle_us = std::max(tunables_.slice_idle_us, kStrictIdle);
+}
+
+std::uint64_t Bfq::max_budget() const {
+  return tunables_.max_budget != 0 ? tunables_.max_budget : kDefaultMaxBudget;
+}
+
+// --- Insertion (docs/spec/bfq.md section 15, "Insert") ----------------------------------------
+
+void Bfq::insert(RequestList& list, RequestList& merged, Instant now) {
+  note_time(now);
+  while (!list.empty()) {
+    Request& rq = list.front();
+    list.pop_front();
+    insert_one(rq, merged);
+  }
+}
+
+void Bfq::insert_one(Request& rq, RequestList& merged) {
+  if (rq.elevator_data != nullptr) {  // it comes back from the driver
+    took_out(rq);
+  } else {
+    ++counts_.inserted;
+  }
+  rq.inserted = now_;
+  if ((rq.flags & kRqAtHead) != 0) {
+    bypass_.push_back(rq);
+    return;
+  }
+  BfqQueue& queue = queue_for(rq);
+  rq.elevator_data = &queue;
+  const std::uint32_t expire =
+      queue.sync ? tunables_.fifo_expire_sync_ms : tunables_.fifo_expire_async_ms;
+  rq.elevator_word = static_cast<std::uint64_t>((now_ + from_ms(expire)).ns);
+  if (mergeable(rq) && nomerges() != 2) {
+    if ((rq.flags & kRqLookupSkipped) != 0 && late_bio_merge(rq, merged)) return;
+    if (insert_merge(rq, merged)) return;
+  }
+  arrive(queue, rq);
+  if (mergeable(rq)) {
+    hash(rq);
+    if (last_merge_ == nullptr) last_merge_ = &rq;
+  }
+}
+
+/// A read is waited for, and so is a write that says it; the rest goes to the shared queue of its
+/// priority.
+BfqQueue& Bfq::queue_for(const Request& rq) {
+  const BfqPriority priority = BfqPriority::of(rq.priority);
+  if (rq.op != Op::read && (rq.bio_flags & kBioSync) == 0) {
+    BfqQueue& queue = pool_.async(priority);
+    if (queue.max_budget == 0) queue.max_budget = max_budget() * 2 / 3;
+    return queue;
+  }
+  bool made = false;
+  BfqQueue& queue = pool_.get(rq.issuer, now_, made);
+  if (queue.max_budget == 0) queue.max_budget = max_budget() * 2 / 3;
+  queue.wanted_class = priority.io_class;
+  queue.base_weight = priority.weight();
+  queue.wanted_weight = queue.base_weight * queue.raise;
+  if (made) {
+    queue.io_class = queue.wanted_class;
+    queue.weight = queue.wanted_weight;
+  }
+  return queue;
+}
+
+BfqQueue* Bfq::known_queue_for(const Bio& bio) {
+  if (bio.op != Op::read && (bio.flags & kBioSync) == 0) {
+    return &pool_.async(BfqPriority::of(bio.priority));
+  }
+  return pool_.find(bio.issuer);
+}
+
+void Bfq::arrive(BfqQueue& queue, Request& rq) {
+  note_think_time(queue);
+  note_seek(queue, rq);
+  note_io_bound(queue);
+  link(queue, rq);
+  queue.fifo.push_back(rq);
+  const Request* const before = queue.next;
+  queue.next = better(queue, queue.next, &rq, last_position_);
+  if (!queue.busy) {
+    become_busy(queue);
+  } else if (queue.next != before) {
+    next_changed(queue);
+  }
+  if (&queue == serving_) arrived_in_service(queue, rq);
+}
+
+/// Section 7, "Statistics".
+void Bfq::note_think_time(BfqQueue& queue) {
+  if (!queue.sync || queue.busy || queue.in_flight != 0 || !queue.last_completion) return;
+  const std::int64_t most = 2 * slice_idle().ns;
+  const std::int64_t thought =
+      std::clamp<std::int64_t>((now_ - *queue.last_completion).ns, 0, most);
+  queue.think_samples = (7 * queue.think_samples + 256) / 8;
+  queue.think_total = (7 * queue.think_total + 256 * static_cast<std::uint64_t>(thought)) / 8;
+  if (queue.think_samples <= kEnoughSamples) return;
+  const std::uint64_t mean = (queue.think_total + 128) / queue.think_samples;
+  queue.short_think = 2 * mean <= static_cast<std::uint64_t>(slice_idle().ns);
+}
+
+void Bfq::note_io_bound(BfqQueue& queue) {
+  if (!queue.window_start) queue.window_start = now_;
+  if (queue.empty() && queue.in_flight == 0 && queue.last_completion) {
+    queue.idle_in_window = queue.idle_in_window + (now_ - *queue.last_completion);
+  }
+  const Duration window = now_ - *queue.window_start;
+  queue.io_bound = queue.idle_in_window.ns * 5 <= window.ns;
+  if (window <= kIoBoundWindow) return;
+  queue.window_start = now_ + Duration{-window.ns / 2};
+  queue.idle_in_window.ns /= 2;
+}
+
+/// Section 5, "Seeky request".
+void Bfq::note_seek(BfqQueue& queue, const Request& rq) {
+  const bool far = apart(rq.start, queue.last_end) > kFarSectors &&
+                   (limits().rotational || rq.length.value < kLargeSectors);
+  queue.seek_history = (queue.seek_history << 1U) | (far ? 1U : 0U);
+  queue.last_end = rq.end();
+}
+
+/// Into the order; it is put into the fifo by the caller.
+void Bfq::link(BfqQueue& queue, Request& rq) {
+  queue.order.insert(rq);
+  ++queue.queued;
+  queued_.fetch_add(1, std::memory_order_seq_cst);
+}
+
+/// Out of everything it is in; `next` is the caller's affair.
+void Bfq::unlink(BfqQueue& queue, Request& rq) {
+  if (rq.fifo_hook.is_linked()) {
+    queue.fifo.erase(queue.fifo.iterator_to(rq));
+    queue.order.erase(queue.order.iterator_to(rq));
+    --queue.queued;
+    queued_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  rq.hash_hook.unlink();
+  if (last_merge_ == &rq) last_merge_ = nullptr;
+}
+
+// --- Order inside a queue (section 8) ---------------------------------------------------------
+
+/// Which of two requests of a queue comes first, with the head at `head`. Either may be null.
+Request* Bfq::better(const BfqQueue&, Request* a, Request* b, Sector head) const {
+  if (a == nullptr || a == b) return b;
+  if (b == nullptr) return a;
+  const std::uint64_t back_max = std::uint64_t{tunables_.back_seek_max_kb} * 2;
+  const auto cost = [&](const Request& rq) -> std::optional<std::uint64_t> {
+    if (rq.start >= head) return (rq.start - head).value;
+    const std::uint64_t back = (head - rq.start).value;
+    if (back > back_max) return std::nullopt;
+    return back * tunables_.back_seek_penalty;
+  };
+  const auto cost_a = cost(*a);
+  const auto cost_b = cost(*b);
+  if (!cost_a && !cost_b) return b->start < a->start ? b : a;
+  if (!cost_a || !cost_b) return cost_a ? a : b;
+  if (*cost_a != *cost_b) return *cost_a < *cost_b ? a : b;
+  return a->start < b->start ? b : a;
+}
+
+/// What follows `rq`, which is about to leave: a neighbour, or once in a slot the oldest if it is
+/// past its deadline.
+Request* Bfq::successor(BfqQueue& queue, Request& rq) {
+  if (!queue.fifo_checked) {
+    queue.fifo_checked = true;
+    auto oldest = queue.fifo.begin();
+    if (oldest != queue.fifo.end() && &*oldest == &rq) ++oldest;
+    if (oldest != queue.fifo.end() && static_cast<std::int64_t>(oldest->elevator_word) <= now_.ns) {
+      return &*oldest;
+    }
+  }
+  const auto at = queue.order.iterator_to(rq);
+  Request* const before = at == queue.order.begin() ? nullptr : &*std::prev(at);
+  auto next = std::next(at);
+  if (next == queue.order.end()) next = queue.order.begin();
+  Request* const after = &*next == &rq ? nullptr : &*next;
+  return better(queue, after, before, rq.start);
+}
+
+/// The budget has to do for the next request; that of the one in service is never changed.
+void Bfq::next_changed(BfqQueue& queue) {
+  if (!queue.busy || &queue == serving_ || queue.empty()) return;
+  const std::uint64_t budget =
+      std::max({queue.max_budget, charge(queue, *queue.next), queue.service});
+  if (budget == queue.budget) return;
+  queue.budget = budget;
+  queue.tree->reposition(queue);
+}
+
+// --- From idle to busy (section 6) ------------------------------------------------------------
+
+void Bfq::become_busy(BfqQueue& queue) {
+  const bool in_time =
+      queue.last_completion && now_ <= *queue.last_completion + Duration{3 * slice_idle().ns};
+  const bool recovers =
+      queue.hole && in_time && queue.left_of_budget() > 0 && queue.wanted_class == queue.io_class;
+  if (recovers) {
+    queue.budget = std::min(queue.left_of_budget(), queue.max_budget);
+  } else {
+    queue.budget = std::max(queue.max_budget, charge(queue, *queue.next));
+  }
+  queue.service = 0;
+  queue.hole = false;
+  place(queue);
+  trees_[queue.io_class].activate(queue, recovers);
+  queue.busy = true;
+  ++busy_[queue.io_class];
+  note_use(queue);
+  if (serving_ == nullptr) return;
+  const bool outranks = queue.io_class < serving_->io_class ||
+                        (queue.io_class == serving_->io_class && queue.weight > serving_->weight);
+  if ((recovers && queue.raise >= serving_->raise) || outranks || !better_to_idle(*serving_)) {
+    expire(BfqReason::preempted, std::nullopt);
+  }
+}
+
+/// Section 7, "arrival while waiting". A small first request does not end the waiting by itself,
+/// but the run of the queue that follows serves it.
+void Bfq::arrived_in_service(BfqQueue& queue, const Request& rq) {
+  if (!waiting()) return;
+  const bool timed_out = past_deadline(now_);
+  if (queue.queued == 1 && rq.length.value < kBlockSectors && boosts(queue) && !timed_out) return;
+  stop_waiting();
+  if (timed_out) expire(BfqReason::budget_timeout, std::nullopt);
+}
+
+// --- Depth (section 14) -----------------------------------------------------------------------
+
+std::uint32_t Bfq::default_async_depth(std::uint32_t nr_requests) const {
+  return std::max(nr_requests * 3 / 4, 1U);
+}
+
+DepthLimit Bfq::limit(const Bio& bio) const {
+  if (bio.is_sync_read()) return {};
+  const std::uint32_t async_depth = async_depth_.load(std::memory_order_relaxed);
+  if (async_depth == Sbitmap::kUnlimited) return {};
+  const bool sync = (bio.flags & kBioSync) != 0;
+  if (sync && async_depth >= nr_requests_.load(std::memory_order_relaxed)) return {};
+  if (sync) return {DepthClass::sync_write, std::max(async_depth, 1U)};
+  return {DepthClass::async, std::max(async_depth * 2 / 3, 1U)};
+}
+
+/// 1, so that the wake batch is 1, as in the kernel.
+std::uint32_t Bfq::depth_updated(std::uint32_t nr_requests, std::uint32_t async_depth) {
+  async_depth_.store(async_depth, std::memory_order_relaxed);
+  nr_requests_.store(nr_requests, std::memory_order_relaxed);
+  return 1;
+}
+
+// --- Invariants -------------------------------------------------------------------------------
+
+void Bfq::check() {
+  std::array<std::uint32_t, kClasses> busy{};
+  std::array<std::uint32_t, kWeights + 1> weights{};
+  std::uint32_t all_queued = 0;
+  std::uint32_t in_flight = 0;
+  pool_.for_each([&](BfqQueue& queue) {
+    ELEVD_ASSERT(queue.order.size() == queue.queued && queue.fifo.size() == queue.queued);
+    ELEVD_ASSERT(queue.empty() == (queue.queued == 0));
+    ELEVD_ASSERT(std::is_sorted(queue.order.begin(), queue.order.end(), BfqQueue::ByStart{}));
+    bool next_is_queued = queue.empty();
+    for (const Request& rq : queue.fifo) {
+      ELEVD_ASSERT(rq.sort_hook.is_linked() && &queue_of(rq) == &queue);
+      next_is_queued = next_is_queued || &rq == queue.next;
+    }
+    ELEVD_ASSERT(next_is_queued);
+    const bool competes = queue.place == BfqEntity::Place::active || &queue == serving_;
+    ELEVD_ASSERT(queue.busy == competes && (queue.empty() || queue.busy));
+    if (queue.busy) {
+      ELEVD_ASSERT(queue.tree == &trees_[queue.io_class]);
+      ELEVD_ASSERT(&queue == serving_ || queue.empty() ||
+                   queue.budget >= charge(queue, *queue.next) || queue.budget > 0);
+      ++busy[queue.io_class];
+    }
+    const bool used = queue.busy || queue.in_flight != 0;
+    ELEVD_ASSERT((queue.counted_weight != 0) == (used && queue.raise == 1));
+    if (used && queue.raise == 1) ++weights[queue.counted_weight];
+    ELEVD_ASSERT(!queue.by_issuer.is_linked() || queue.at_rest.is_linked() == !used);
+    all_queued += queue.queued;
+    in_flight += queue.in_flight;
+  });
+  ELEVD_ASSERT(busy == busy_ && weights == weights_);
+  ELEVD_ASSERT(all_queued == queued() && in_flight == in_driver_);
+  ELEVD_ASSERT(!waiting() || serving_ != nullptr);
+  ELEVD_ASSERT(last_merge_ == nullptr || last_merge_->fifo_hook.is_linked());
+  for (unsigned c = 0; c < kClasses; ++c) {
+    const bool here = serving_ != nullptr && serving_->io_class == c;
+    trees_[c].check(here ? serving_ : nullptr);
+  }
+  for (const Bucket& entries : hash_) {
+    for (const Request& rq : entries) ELEVD_ASSERT(rq.fifo_hook.is_linked() && mergeable(rq));
+  }
+}
+
+}  // namespace elevd::sched

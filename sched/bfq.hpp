@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bfq: the elevator that serves issuers one at a time, each its share of the sectors or of the
+// time.
+//
+// Owns:       the queues of issuers, the service trees; links requests that the queue keeps alive.
+// Thread:     as Elevator says. limit and has_candidates run without the lock.
+// Time:       `now` of each call; an earlier one than was seen before counts as that one. The end
+// of
+//             waiting for the next request of an issuer is wake_at().
+// Invariants: (1) a queue is busy exactly if it is active in the tree of its class or in service;
+//             (2) the one in service is in no tree; it may be empty: then it is waited for, or
+//                 something of it is at the device;
+//             (3) inserted = dispatched + merged + queued; what is at the device is what was
+//                 dispatched and is not completed.
+//             Those of the trees and queues: bfq_tree.hpp, bfq_queue.hpp.
+// See also:   docs/spec/bfq.md, which the functions follow section by section. Stages of section 18
+//             that are not built: docs/architecture.md.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "bfq_queue.hpp"
+#include "bfq_tree.hpp"
+#include "elevator.hpp"
+
+namespace elevd::sched {
+
+/// Ranges and defaults: docs/spec/bfq.md section 16.
+struct BfqTunables {
+  std::uint32_t fifo_expire_sync_ms = 125;   ///< 1..INT_MAX
+  std::uint32_t fifo_expire_async_ms = 250;  ///< 1..INT_MAX
+  std::uint32_t back_seek_max_kb = 16384;    ///< 0..INT_MAX
+  std::uint32_t back_seek_penalty = 2;       ///< 1..INT_MAX
+  std::uint32_t slice_idle_us = 8000;        ///< 0: never waits for an issuer
+  std::uint32_t max_budget = 0;              ///< sectors, 0..INT_MAX; 0: by itself
+  std::uint32_t timeout_sync_ms = 124;       ///< 4..2^31
+  bool strict_guarantees = false;
+  bool low_latency = true;
+};
+
+/// Why an issuer's turn ends.
+enum class BfqReason : std::uint8_t {
+  too_idle,
+  budget_timeout,
+  budget_exhausted,
+  no_more_requests,
+  preempted
+};
+
+class Bfq final : public Elevator {
+ public:
+  static constexpr std::string_view kName = "bfq";
+  static constexpr unsigned kClasses = 3;  ///< 0 real-time, 1 best effort, 2 idle
+  static constexpr std::uint64_t kDefaultMaxBudget = 16384;
+
+  Bfq() = default;
+  ~Bfq() override;  ///< asserts: nothing queued, nothing at the device
+
+  [[nodiscard]] std::string_view name() const override { return kName; }
+  void insert(RequestList& list, RequestList& merged, Instant now) override;
+  Request* dispatch(Instant now) override;
+  [[nodiscard]] bool has_work() const override;
+  [[nodiscard]] bool has_candidates() const override {
+    return queued_.load(std::memory_order_seq_cst) != 0;
+  }
+  MergeResult bio_merge(Bio& bio, RequestList& merged, Instant now) override;
+  [[nodiscard]] bool allow_merge(const Request& rq, const Bio& bio) const override;
+  [[nodiscard]] bool completed(Request& rq, Instant now) override;
+  [[nodiscard]] DepthLimit limit(const Bio& bio) const override;
+  [[nodiscard]] std::uint32_t default_async_depth(std::uint32_t nr_requests) const override;
+  [[nodiscard]] std::uint32_t depth_updated(std::uint32_t nr_requests,
+                                            std::uint32_t async_depth) override;
+  [[nodiscard]] std::optional<Instant> wake_at() const override;
+
+  [[nodiscard]] const BfqTunables& tunables() const { return tunables_; }
+  void set_tunables(const BfqTunables& tunables);
+
+  // --- For tests ----------------------------------------------------------------------------
+
+  [[nodiscard]] const BfqQueue* in_service() const { return serving_; }
+  [[nodiscard]] bool waiting() const { return idle_until_.has_value(); }
+  /// Null: the issuer is not known.
+  [[nodiscard]] const BfqQueue* queue_of(std::uint64_t issuer) { return pool_.find(issuer); }
+  [[nodiscard]] const BfqQueue& async_queue(IoPriority priority) {
+    return pool_.async(BfqPriority::of(priority));
+  }
+  [[nodiscard]] const BfqTree& tree(unsigned io_class) const { return trees_[io_class]; }
+  [[nodiscard]] std::uint32_t busy(unsigned io_class) const { return busy_[io_class]; }
+  [[nodiscard]] std::uint32_t queued() const { return queued_.load(); }
+  [[nodiscard]] std::uint32_t in_driver() const { return in_driver_; }
+  [[nodiscard]] std::uint64_t max_budget() const;
+  [[nodiscard]] const BfqPool& pool() const { return pool_; }
+  /// Sectors that serving a request counts.
+  [[nodiscard]] std::uint64_t charge(const BfqQueue& queue, const Request& rq) const;
+  [[nodiscard]] bool better_to_idle(const BfqQueue& queue) const;
+  struct Counts {
+    std::uint64_t inserted = 0;
+    std::uint64_t merged = 0;
+    std::uint64_t dispatched = 0;
+    std::uint64_t completed = 0;
+    std::array<std::uint64_t, 5> expired{};  ///< by reason
+  };
+  [[nodiscard]] const Counts& counts() const { return counts_; }
+  /// Ends the program unless the invariants hold; it looks at everything.
+  void check();
+
+ private:
+  using HashHook = bi::list_member_hook<bi::link_mode<bi::auto_unlink>>;
+  using Bucket = bi::list<Request, bi::member_hook<Request, HashHook, &Request::hash_hook>,
+                          bi::constant_time_size<false>>;
+  static constexpr unsigned kHashBits = 9;
+  static constexpr unsigned kWeights = 8;  ///< 10, 20 ... 80
+
+  [[nodiscard]] static BfqQueue& queue_of(const Request& rq) {
+    return *static_cast<BfqQueue*>(rq.elevator_data);
+  }
+  void note_time(Instant now);
+
+  // Insertion: bfq.cpp.
+  void insert_one(Request& rq, RequestList& merged);
+  [[nodiscard]] BfqQueue& queue_for(const Request& rq);
+  [[nodiscard]] BfqQueue* known_queue_for(const Bio& bio);
+  void arrive(BfqQueue& queue, Request& rq);
+  void note_think_time(BfqQueue& queue);
+  void note_io_bound(BfqQueue& queue);
+  void note_seek(BfqQueue& queue, const Request& rq);
+  void link(BfqQueue& queue, Request& rq);
+  void unlink(BfqQueue& queue, Request& rq);
+  [[nodiscard]] Request* better(const BfqQueue& queue, Request* a, Request* b, Sector head) const;
+  [[nodiscard]] Request* successor(BfqQueue& queue, Request& rq);
+  void next_changed(BfqQueue& queue);
+  void become_busy(BfqQueue& queue);
+  void arrived_in_service(BfqQueue& queue, const Request& rq);
+  void took_out(Request& rq);
+
+  // Selection: bfq_dispatch.cpp.
+  [[nodiscard]] BfqQueue* select();
+  [[nodiscard]] BfqQueue* pick();
+  [[nodiscard]] Request& serve(BfqQueue& queue);
+  void expire(BfqReason reason, std::optional<Instant> idle_since);
+  void charge_time(BfqQueue& queue, BfqReason reason, std::optional<Instant> idle_since);
+  void adjust_budget(BfqQueue& queue, BfqReason reason);
+  void place(BfqQueue& queue);
+  void start_waiting(BfqQueue& queue);
+  void stop_waiting() { idle_until_.reset(); }
+  void fire_timer();
+  [[nodiscard]] bool past_deadline(Instant at) const { return deadline_ <= at; }
+  [[nodiscard]] bool may_time_out(const BfqQueue& queue) const;
+  [[nodiscard]] bool asymmetric(const BfqQueue& queue) const;
+  [[nodiscard]] bool boosts(const BfqQueue& queue) const;
+  [[nodiscard]] bool needed(const BfqQueue& queue) const;
+  [[nodiscard]] bool must_idle(const BfqQueue& queue) const {
+    return queue.empty() && better_to_idle(queue);
+  }
+  [[nodiscard]] std::uint32_t busy_total() const { return busy_[0] + busy_[1] + busy_[2]; }
+  void note_use(BfqQueue& queue);
+  void sample_queueing();
+  [[nodiscard]] Duration slice_idle() const {
+    return {std::int64_t{tunables_.slice_idle_us} * 1000};
+  }
+  [[nodiscard]] std::uint64_t min_budget() const { return max_budget() / 32; }
+
+  // Merging: bfq_merge.cpp.
+  [[nodiscard]] Bucket& bucket(Sector end);
+  void hash(Request& rq);
+  [[nodiscard]] Request* find_end(const BfqQueue& queue, Sector end);
+  [[nodiscard]] Request* find_start(BfqQueue& queue, Sector start);
+  void no_more_merges(Request& rq);
+  [[nodiscard]] bool absorb(Request& rq, Request& next, RequestList& merged);
+  [[nodiscard]] bool put_before(Request& rq, Request& next, RequestList& merged);
+  void grown_at_end(Request& rq, RequestList& merged);
+  void grown_at_front(Request& rq, RequestList& merged);
+  void merged_away(Request& rq, RequestList& merged);
+  [[nodiscard]] MergeResult join(Request& rq, Bio& bio, RequestList& merged);
+  [[nodiscard]] MergeResult join(Request& queued, Request& rq, RequestList& merged);
+  [[nodiscard]] bool insert_merge(Request& rq, RequestList& merged);
+  [[nodiscard]] bool late_bio_merge(Request& rq, RequestList& merged);
+
+  BfqTunables tunables_;
+  BfqPool pool_;
+  std::array<BfqTree, kClasses> trees_;
+  std::array<std::uint32_t, kClasses> busy_{};
+  std::array<std::uint32_t, kWeights + 1> weights_{};  ///< queues in use, by weight / 10
+  RequestList bypass_;                                 ///< inserted at head
+  std::array<Bucket, 1U << kHashBits> hash_;
+  Request* last_merge_ = nullptr;
+  std::atomic<std::uint32_t> queued_{0};  ///< in queues; written under the lock
+  std::uint32_t in_driver_ = 0;
+  Counts counts_;
+  Instant now_;
+
+  BfqQueue* serving_ = nullptr;
+  Instant slot_start_;
+  Instant deadline_;  ///< of the slot
+  Instant idle_since_;
+  std::optional<Instant> idle_until_;  ///< the one in service is empty and waited for
+  Instant idle_class_looked_at_;
+  Sector last_position_;                ///< end of what was dispatched last
+  std::uint32_t budgets_assigned_ = 0;  ///< moving average; 194: enough to be trusted
+  // Whether the device takes several requests at once; unknown counts as yes.
+  std::optional<bool> queueing_;
+  std::uint32_t queueing_samples_ = 0;
+  std::uint32_t most_in_driver_ = 0;
+
+  std::atomic<std::uint32_t> async_depth_{Sbitmap::kUnlimited};
+  std::atomic<std::uint32_t> nr_requests_{0};
+};
+
+}  // namespace elevd::sched

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// BfqBench: the elevator bfq alone, with requests of named issuers and a clock.
+//
+// Owns:       the requests; what is left is served and completed at the end.
+// Time:       `now`, moved by the test.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "sched/bfq.hpp"
+
+namespace elevd::sched::test {
+
+struct BfqBench {
+  struct Item {
+    std::uint64_t issuer = 1;
+    Op op = Op::read;
+    std::uint64_t start = 0;
+    std::uint64_t length = 8;
+    IoPriority priority = {};
+    bool sync = true;
+    RequestFlags flags = 0;
+  };
+
+  Limits limits;
+  std::atomic<unsigned> nomerges{2};
+  std::deque<Bio> bios;
+  std::deque<Request> requests;
+  std::vector<Request*> out;  ///< at the device
+  Bfq elevator;
+  Instant now{1'000'000'000};
+
+  explicit BfqBench(bool rotational = false) {
+    limits.rotational = rotational;
+    elevator.attach({&limits, &nomerges});
+    // Raising is tested by itself.
+    BfqTunables tunables;
+    tunables.low_latency = false;
+    elevator.set_tunables(tunables);
+    static_cast<void>(elevator.depth_updated(256, 192));
+  }
+  ~BfqBench() {
+    while (elevator.has_work() || !out.empty()) {
+      if (dispatch() != nullptr) continue;
+      if (out.empty()) now.ns += 20'000'000;
+      complete_all();
+    }
+  }
+
+  template <class Change>
+  void tune(Change change) {
+    BfqTunables tunables = elevator.tunables();
+    change(tunables);
+    elevator.set_tunables(tunables);
+  }
+  void fill(Bio& bio, const Item& item) {
+    bio.op = item.op;
+    bio.start = {item.start};
+    bio.length = {item.length};
+    bio.issuer = item.issuer;
+    bio.priority = item.priority;
+    bio.flags = item.sync ? kBioSync : BioFlags{0};
+  }
+  Request& make(const Item& item) {
+    Bio& bio = bios.emplace_back();
+    fill(bio, item);
+    Request& rq = requests.emplace_back();
+    rq.first = rq.last = &bio;
+    rq.op = bio.op;
+    rq.start = bio.start;
+    rq.length = bio.length;
+    rq.segment_count = 1;
+    rq.priority = bio.priority;
+    rq.issuer = bio.issuer;
+    rq.bio_flags = bio.flags;
+    rq.flags = item.flags;
+    return rq;
+  }
+  Request& add(const Item& item) {
+    Request& rq = make(item);
+    insert(rq);
+    return rq;
+  }
+  void insert(Request& rq) {
+    RequestList list;
+    RequestList merged;
+    list.push_back(rq);
+    elevator.insert(list, merged, now);
+    merged.clear();
+    elevator.check();
+  }
+  Request* dispatch() {
+    Request* const rq = elevator.dispatch(now);
+    elevator.check();
+    if (rq != nullptr) out.push_back(rq);
+    return rq;
+  }
+  /// The issuer of what is dispatched, 0: nothing.
+  std::uint64_t dispatch_issuer() {
+    const Request* const rq = dispatch();
+    return rq == nullptr ? 0 : rq->issuer;
+  }
+  /// Where what is dispatched begins, or "-".
+  std::string dispatch_place() {
+    const Request* const rq = dispatch();
+    return rq == nullptr ? "-" : std::to_string(rq->start.value);
+  }
+  bool complete(Request& rq) {
+    out.erase(std::find(out.begin(), out.end(), &rq));
+    const bool run = elevator.completed(rq, now);
+    elevator.check();
+    return run;
+  }
+  bool complete_all() {
+    bool run = false;
+    while (!out.empty()) run = complete(*out.front()) || run;
+    return run;
+  }
+  void advance_us(std::int64_t us) { now.ns += us * 1000; }
+  const BfqQueue& queue(std::uint64_t issuer) { return *elevator.queue_of(issuer); }
+  std::uint64_t expired(BfqReason reason) const {
+    return elevator.counts().expired[static_cast<unsigned>(reason)];
+  }
+};
+
+}  // namespace elevd::sched::test
