@@ -151,5 +151,6 @@ struct DirectoryTable {
 [[nodiscard]] std::span<const Attribute> kyber_debug_files();
 /// The same of hctx0/sched/.
 [[nodiscard]] std::span<const Attribute> kyber_hardware_queue_debug_files();
+[[nodiscard]] std::span<const Attribute> bfq_files();
 
 }  // namespace elevd::sysfs

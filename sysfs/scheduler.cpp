@@ -5,6 +5,7 @@
 
 #include "attribute.hpp"
 #include "grammar.hpp"
+#include "sched/bfq.hpp"
 #include "sched/kyber.hpp"
 #include "sched/mq_deadline.hpp"
 
@@ -28,6 +29,7 @@ constexpr SchedulerType kSchedulers[] = {
      kyber_files,
      kyber_debug_files,
      kyber_hardware_queue_debug_files},
+    {sched::Bfq::kName, {}, make<sched::Bfq>, bfq_files},
 };
 
 }  // namespace
