@@ -377,7 +377,10 @@ void RequestQueue::complete_flush_step(Worker& worker, Request& rq) {
     if (is_flush) {
       flush_.flush_completed(rq.error, worker.now, out);
     } else {
-      if (elevator_ && elevator_->completed(rq, worker.now)) run_later(worker);
+      if (elevator_) {
+        if (elevator_->completed(rq, worker.now)) run_later(worker);
+        if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
+      }
       flush_.data_completed(rq, worker.now, out);
     }
     flush_outcome(worker, out, data);

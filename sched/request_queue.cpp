@@ -214,6 +214,7 @@ RequestQueue::Merged RequestQueue::merge_in_elevator(Worker& worker, QueueContex
   }
   RequestList merged;
   const MergeResult kind = elevator_->bio_merge(bio, merged, worker.now);
+  if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
   const bool joined = kind == MergeResult::back || kind == MergeResult::front;
   // Under the lock: without it the request may be dispatched and its bios answered meanwhile.
   if (!merged.empty()) free_merged(worker, merged, MergePoint::request);

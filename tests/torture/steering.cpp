@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fake_worker.hpp"
+#include "sched/bfq.hpp"
 #include "sched/kyber.hpp"
 
 namespace elevd::torture {
@@ -154,7 +155,8 @@ void Steering::read_disk(Random& random, Disk& disk) {
   check(stats.in_flight <= 64 * at_most, "stat has more requests in flight than there are tags");
   check(queue.inside() <= team_.workers.size() * 200, "more bios are inside than there are");
   const std::string_view scheduler = queue.scheduler();
-  check(scheduler == "none" || scheduler == "torture" || scheduler == sched::Kyber::kName,
+  check(scheduler == "none" || scheduler == "torture" || scheduler == sched::Bfq::kName ||
+            scheduler == sched::Kyber::kName,
         "a scheduler that nobody set");
   check(queue.limits().logical_block.value == kBlockSectors * sched::kSectorBytes,
         "limits that nobody set");

@@ -6,6 +6,7 @@
 
 #include "device.hpp"
 #include "fake_worker.hpp"
+#include "sched/bfq.hpp"
 #include "sched/kyber.hpp"
 
 namespace elevd::torture {
@@ -89,11 +90,22 @@ std::unique_ptr<sched::Elevator> make_kyber(Random& random) {
   return kyber;
 }
 
+/// Waits so shortly that a round does not take long.
+std::unique_ptr<sched::Elevator> make_bfq(Random& random) {
+  auto elevator = std::make_unique<sched::Bfq>();
+  sched::BfqTunables tunables;
+  tunables.slice_idle_us = random.percent(30) ? 0 : static_cast<unsigned>(random.between(1, 300));
+  tunables.max_budget = random.percent(50) ? 0 : static_cast<unsigned>(random.between(1, 64));
+  elevator->set_tunables(tunables);
+  return elevator;
+}
+
 }  // namespace
 
 /// The real ones have timers, which repair what was lost.
 std::unique_ptr<sched::Elevator> make_elevator(Random& random, const Disk& disk, bool timers) {
   if (timers && random.percent(40)) return make_kyber(random);
+  if (timers && random.percent(40)) return make_bfq(random);
   constexpr unsigned kPercents[] = {100, 75, 50, 25, 1};
   TortureElevator::Options options;
   options.merges = random.percent(70);
