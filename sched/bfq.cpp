@@ -27,8 +27,8 @@ Bfq::~Bfq() {
 }
 
 void Bfq::note_time(Instant now) {
+  fire_timer(now);
   if (now_ < now) now_ = now;
-  fire_timer();
 }
 
 void Bfq::set_tunables(const BfqTunables& tunables) {
@@ -36,10 +36,21 @@ void Bfq::set_tunables(const BfqTunables& tunables) {
   const bool strict_now = tunables.strict_guarantees && !tunables_.strict_guarantees;
   tunables_ = tunables;
   if (strict_now) tunables_.slice_idle_us = std::max(tunables_.slice_idle_us, kStrictIdle);
+  if (!tunables_.low_latency) end_all_raising();
 }
 
+BfqRate& Bfq::rate() {
+  if (!rate_) rate_.emplace(limits().rotational);
+  return *rate_;
+}
+
+/// What the user says, else what the device does in the time of a slot, once enough slots were
+/// seen.
 std::uint64_t Bfq::max_budget() const {
-  return tunables_.max_budget != 0 ? tunables_.max_budget : kDefaultMaxBudget;
+  constexpr std::uint32_t kTrustedAssignments = 194;
+  if (tunables_.max_budget != 0) return tunables_.max_budget;
+  if (budgets_assigned_ < kTrustedAssignments || !rate_) return kDefaultMaxBudget;
+  return std::max<std::uint64_t>(rate_->sectors_in_ms(tunables_.timeout_sync_ms), 1);
 }
 
 // --- Insertion (docs/spec/bfq.md section 15, "Insert") ----------------------------------------
@@ -98,6 +109,7 @@ BfqQueue& Bfq::queue_for(const Request& rq) {
   if (made) {
     queue.io_class = queue.wanted_class;
     queue.weight = queue.wanted_weight;
+    note_created(queue);
   }
   return queue;
 }
@@ -152,10 +164,13 @@ void Bfq::note_io_bound(BfqQueue& queue) {
 
 /// Section 5, "Seeky request".
 void Bfq::note_seek(BfqQueue& queue, const Request& rq) {
-  const bool far = apart(rq.start, queue.last_end) > kFarSectors &&
-                   (limits().rotational || rq.length.value < kLargeSectors);
-  queue.seek_history = (queue.seek_history << 1U) | (far ? 1U : 0U);
+  queue.seek_history = (queue.seek_history << 1U) | (is_far(rq, queue.last_end) ? 1U : 0U);
   queue.last_end = rq.end();
+}
+
+bool Bfq::is_far(const Request& rq, Sector from) const {
+  return apart(rq.start, from) > kFarSectors &&
+         (limits().rotational || rq.length.value < kLargeSectors);
 }
 
 /// Into the order; it is put into the fifo by the caller.
@@ -241,6 +256,10 @@ void Bfq::become_busy(BfqQueue& queue) {
   }
   queue.service = 0;
   queue.hole = false;
+  decide_raise(queue);
+  queue.busy_from = queue.competes_from = now_;
+  queue.service_since_busy = 0;
+  queue.soft_is_due = false;
   place(queue);
   trees_[queue.io_class].activate(queue, recovers);
   queue.busy = true;
@@ -275,9 +294,14 @@ DepthLimit Bfq::limit(const Bio& bio) const {
   const std::uint32_t async_depth = async_depth_.load(std::memory_order_relaxed);
   if (async_depth == Sbitmap::kUnlimited) return {};
   const bool sync = (bio.flags & kBioSync) != 0;
-  if (sync && async_depth >= nr_requests_.load(std::memory_order_relaxed)) return {};
-  if (sync) return {DepthClass::sync_write, std::max(async_depth, 1U)};
-  return {DepthClass::async, std::max(async_depth * 2 / 3, 1U)};
+  // Fewer while an issuer is raised.
+  const bool raised = raised_busy_.load(std::memory_order_relaxed) != 0;
+  if (!sync) {
+    return {DepthClass::async, std::max(raised ? async_depth / 4 : async_depth * 2 / 3, 1U)};
+  }
+  if (raised) return {DepthClass::sync_write, std::max(async_depth / 2, 1U)};
+  if (async_depth >= nr_requests_.load(std::memory_order_relaxed)) return {};
+  return {DepthClass::sync_write, std::max(async_depth, 1U)};
 }
 
 /// 1, so that the wake batch is 1, as in the kernel.
@@ -294,6 +318,7 @@ void Bfq::check() {
   std::array<std::uint32_t, kWeights + 1> weights{};
   std::uint32_t all_queued = 0;
   std::uint32_t in_flight = 0;
+  std::uint32_t raised = 0;
   pool_.for_each([&](BfqQueue& queue) {
     ELEVD_ASSERT(queue.order.size() == queue.queued && queue.fifo.size() == queue.queued);
     ELEVD_ASSERT(queue.empty() == (queue.queued == 0));
@@ -316,10 +341,12 @@ void Bfq::check() {
     ELEVD_ASSERT((queue.counted_weight != 0) == (used && queue.raise == 1));
     if (used && queue.raise == 1) ++weights[queue.counted_weight];
     ELEVD_ASSERT(!queue.by_issuer.is_linked() || queue.at_rest.is_linked() == !used);
+    if (queue.busy && queue.raise > 1) ++raised;
     all_queued += queue.queued;
     in_flight += queue.in_flight;
   });
   ELEVD_ASSERT(busy == busy_ && weights == weights_);
+  ELEVD_ASSERT(raised == raised_busy());
   ELEVD_ASSERT(all_queued == queued() && in_flight == in_driver_);
   ELEVD_ASSERT(!waiting() || serving_ != nullptr);
   ELEVD_ASSERT(last_merge_ == nullptr || last_merge_->fifo_hook.is_linked());

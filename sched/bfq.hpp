@@ -13,8 +13,8 @@
 //             (3) inserted = dispatched + merged + queued; what is at the device is what was
 //                 dispatched and is not completed.
 //             Those of the trees and queues: bfq_tree.hpp, bfq_queue.hpp.
-// See also:   docs/spec/bfq.md, which the functions follow section by section. Stages of section 18
-//             that are not built: docs/architecture.md.
+// See also:   docs/spec/bfq.md, which the functions follow section by section; what is not built of
+//             it: docs/architecture.md.
 #pragma once
 
 #include <array>
@@ -24,6 +24,7 @@
 #include <string_view>
 
 #include "bfq_queue.hpp"
+#include "bfq_rate.hpp"
 #include "bfq_tree.hpp"
 #include "elevator.hpp"
 
@@ -94,6 +95,9 @@ class Bfq final : public Elevator {
   [[nodiscard]] std::uint32_t in_driver() const { return in_driver_; }
   [[nodiscard]] std::uint64_t max_budget() const;
   [[nodiscard]] const BfqPool& pool() const { return pool_; }
+  /// What the device is thought to do.
+  [[nodiscard]] BfqRate& rate();
+  [[nodiscard]] std::uint32_t raised_busy() const { return raised_busy_.load(); }
   /// Sectors that serving a request counts.
   [[nodiscard]] std::uint64_t charge(const BfqQueue& queue, const Request& rq) const;
   [[nodiscard]] bool better_to_idle(const BfqQueue& queue) const;
@@ -113,7 +117,10 @@ class Bfq final : public Elevator {
   using Bucket = bi::list<Request, bi::member_hook<Request, HashHook, &Request::hash_hook>,
                           bi::constant_time_size<false>>;
   static constexpr unsigned kHashBits = 9;
-  static constexpr unsigned kWeights = 8;  ///< 10, 20 ... 80
+  static constexpr unsigned kWeights = 8;            ///< 10, 20 ... 80
+  static constexpr std::uint32_t kInteractive = 30;  ///< factors of a weight
+  static constexpr std::uint32_t kSoft = 3000;
+  static constexpr unsigned kLargeBurst = 8;
 
   [[nodiscard]] static BfqQueue& queue_of(const Request& rq) {
     return *static_cast<BfqQueue*>(rq.elevator_data);
@@ -128,6 +135,7 @@ class Bfq final : public Elevator {
   void note_think_time(BfqQueue& queue);
   void note_io_bound(BfqQueue& queue);
   void note_seek(BfqQueue& queue, const Request& rq);
+  [[nodiscard]] bool is_far(const Request& rq, Sector from) const;
   void link(BfqQueue& queue, Request& rq);
   void unlink(BfqQueue& queue, Request& rq);
   [[nodiscard]] Request* better(const BfqQueue& queue, Request* a, Request* b, Sector head) const;
@@ -147,7 +155,7 @@ class Bfq final : public Elevator {
   void place(BfqQueue& queue);
   void start_waiting(BfqQueue& queue);
   void stop_waiting() { idle_until_.reset(); }
-  void fire_timer();
+  void fire_timer(Instant now);
   [[nodiscard]] bool past_deadline(Instant at) const { return deadline_ <= at; }
   [[nodiscard]] bool may_time_out(const BfqQueue& queue) const;
   [[nodiscard]] bool asymmetric(const BfqQueue& queue) const;
@@ -163,6 +171,17 @@ class Bfq final : public Elevator {
     return {std::int64_t{tunables_.slice_idle_us} * 1000};
   }
   [[nodiscard]] std::uint64_t min_budget() const { return max_budget() / 32; }
+
+  // Low latency: bfq_raise.cpp.
+  void note_created(BfqQueue& queue);
+  void raise(BfqQueue& queue, std::uint32_t factor, Instant start, Duration time);
+  void raise_interactive(BfqQueue& queue);
+  void end_raise(BfqQueue& queue);
+  void end_soft(BfqQueue& queue);
+  void decide_raise(BfqQueue& queue);
+  void look_at_raise(BfqQueue& queue);
+  void note_soft_from(BfqQueue& queue);
+  void end_all_raising();
 
   // Merging: bfq_merge.cpp.
   [[nodiscard]] Bucket& bucket(Sector end);
@@ -206,6 +225,13 @@ class Bfq final : public Elevator {
   std::uint32_t queueing_samples_ = 0;
   std::uint32_t most_in_driver_ = 0;
 
+  std::optional<BfqRate> rate_;  ///< made when first used: it depends on the kind of the disk
+  std::array<BfqQueue*, kLargeBurst> burst_{};
+  unsigned burst_size_ = 0;
+  bool large_burst_ = false;
+  Instant last_created_;
+
+  std::atomic<std::uint32_t> raised_busy_{0};  ///< written under the lock
   std::atomic<std::uint32_t> async_depth_{Sbitmap::kUnlimited};
   std::atomic<std::uint32_t> nr_requests_{0};
 };

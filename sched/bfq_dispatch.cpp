@@ -12,6 +12,7 @@ constexpr std::uint64_t kAsyncPenalty = 3;
 constexpr std::uint32_t kTrustedAssignments = 194;
 constexpr Duration kIdleClassTimeout{200'000'000};
 constexpr Duration kSeekyWait{2'000'000};
+constexpr Duration kRaisedWait{20'000'000};
 // Of the time charge; constants, whatever the tunables are.
 constexpr std::int64_t kChargeMs = 124;
 constexpr std::int64_t kLeastMsRotational = 8;
@@ -87,8 +88,10 @@ BfqQueue* Bfq::pick() {
   BfqQueue& queue = static_cast<BfqQueue&>(*chosen);
   serving_ = &queue;
   slot_start_ = now_;
-  deadline_ = now_ + Duration{std::int64_t{tunables_.timeout_sync_ms} * 1'000'000 *
-                              std::int64_t{queue.raise}};
+  const std::uint32_t factor = queue.raise == kSoft ? 1 : queue.raise;
+  deadline_ = now_ + Duration{std::int64_t{tunables_.timeout_sync_ms} * 1'000'000 * factor};
+  // What a soft real-time issuer had to wait does not count.
+  if (queue.raise == kSoft) queue.raise_start = queue.raise_start + (now_ - queue.competes_from);
   queue.fifo_checked = false;
   budgets_assigned_ = (7 * budgets_assigned_ + 256) / 8;
   return &queue;
@@ -99,10 +102,14 @@ Request& Bfq::serve(BfqQueue& queue) {
   queue.tree->serve(queue, charge(queue, rq));
   queue.next = successor(queue, rq);
   unlink(queue, rq);
+  queue.service_since_busy += rq.length.value;
+  if (queue.raise > 1) queue.service_raised += rq.length.value;
+  rate().dispatched(rq.length, is_far(rq, last_position_), in_driver_, now_);
   last_position_ = rq.end();
   ++queue.in_flight;
   ++in_driver_;
   ++counts_.dispatched;
+  look_at_raise(queue);
   note_use(queue);
   if (queue.io_class == BfqPriority::kIdle && busy_total() > 1)
     expire(BfqReason::budget_exhausted, std::nullopt);
@@ -123,6 +130,10 @@ void Bfq::expire(BfqReason reason, std::optional<Instant> idle_since) {
   charge_time(queue, reason, idle_since);
   adjust_budget(queue, reason);
   stop_waiting();
+  if (queue.empty()) {
+    queue.soft_is_due = queue.in_flight != 0;
+    if (!queue.soft_is_due) note_soft_from(queue);
+  }
   const bool stays = !queue.empty() || (reason == BfqReason::preempted && needed(queue));
   serving_ = nullptr;
   if (stays) {
@@ -136,6 +147,7 @@ void Bfq::expire(BfqReason reason, std::optional<Instant> idle_since) {
       trees_[queue.io_class].activate(queue, false);
     }
     queue.service = 0;
+    queue.competes_from = now_;
     note_use(queue);
     return;
   }
@@ -227,12 +239,18 @@ bool Bfq::asymmetric(const BfqQueue& queue) const {
 
 bool Bfq::boosts(const BfqQueue& queue) const {
   const bool rotational = limits().rotational;
+  if (raised_busy() != 0) return false;
   const bool queues = queueing_.value_or(true);
   if (rotational && !queues) return true;
   return (rotational || !queues) && !queue.seeky() && queue.io_bound && queue.short_think;
 }
 
-bool Bfq::needed(const BfqQueue& queue) const { return asymmetric(queue) || busy_total() == 1; }
+bool Bfq::needed(const BfqQueue& queue) const {
+  constexpr std::uint32_t kMuchInDriver = 4;
+  const bool for_raised = queue.raise > 1 && (raised_busy() < busy_total() ||
+                                              in_driver_ >= queue.in_flight + kMuchInDriver);
+  return for_raised || asymmetric(queue) || busy_total() == 1;
+}
 
 bool Bfq::better_to_idle(const BfqQueue& queue) const {
   if (tunables_.strict_guarantees) return true;
@@ -244,16 +262,17 @@ bool Bfq::better_to_idle(const BfqQueue& queue) const {
 void Bfq::start_waiting(BfqQueue& queue) {
   Duration wait = slice_idle();
   if (queue.seeky() && queue.raise == 1 && !asymmetric(queue)) wait = std::min(wait, kSeekyWait);
+  if (queue.raise > 1) wait = std::max(wait, kRaisedWait);
   idle_since_ = now_;
   idle_until_ = now_ + wait;
 }
 
-/// The timer, looked at before everything that happens later.
-void Bfq::fire_timer() {
-  if (!idle_until_ || now_ < *idle_until_) return;
-  const Instant at = *idle_until_;
+/// The timer, looked at before everything that happens later; it acts at the time it was set to.
+void Bfq::fire_timer(Instant now) {
+  if (!idle_until_ || now < *idle_until_) return;
+  if (now_ < *idle_until_) now_ = *idle_until_;
   stop_waiting();
-  if (past_deadline(at)) {
+  if (past_deadline(now_)) {
     expire(BfqReason::budget_timeout, idle_since_);
   } else if (serving_->empty()) {
     expire(BfqReason::too_idle, idle_since_);
@@ -269,6 +288,11 @@ void Bfq::took_out(Request& rq) {
   --in_driver_;
   --queue.in_flight;
   queue.last_completion = now_;
+  rate().completed(now_);
+  if (queue.soft_is_due && queue.in_flight == 0 && queue.raise != kInteractive) {
+    queue.soft_is_due = false;
+    note_soft_from(queue);
+  }
   note_use(queue);
   if (&queue != serving_) return;
   if (must_idle(queue)) {
@@ -312,7 +336,15 @@ void Bfq::note_use(BfqQueue& queue) {
     if (weight != 0) ++weights_[weight];
     queue.counted_weight = weight;
   }
-  if (used == queue.at_rest.is_linked()) pool_.rest(queue, !used);
+  const bool raised = queue.busy && queue.raise > 1;
+  if (raised != queue.counted_raised) {
+    raised_busy_.store(raised_busy_.load() + (raised ? 1U : ~0U), std::memory_order_relaxed);
+    queue.counted_raised = raised;
+  }
+  if (used == queue.at_rest.is_linked()) {
+    if (!used) queue.idle_from = now_;
+    pool_.rest(queue, !used);
+  }
 }
 
 }  // namespace elevd::sched

@@ -25,6 +25,12 @@ void make_blank_queue(BfqQueue& queue, std::uint64_t issuer) {
   queue.io_bound = true;
   queue.window_start.reset();
   queue.idle_in_window = {};
+  queue.idle_from.reset();
+  queue.soft_from.reset();
+  queue.interactive_start.reset();
+  queue.service_since_busy = queue.service_raised = 0;
+  queue.soft_is_due = false;
+  queue.in_burst = false;
 }
 
 }  // namespace

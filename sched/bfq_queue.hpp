@@ -69,6 +69,20 @@ struct BfqQueue : BfqEntity {
   std::optional<Instant> window_start;
   Duration idle_in_window;
 
+  // Raising (section 9).
+  std::optional<Instant> idle_from;  ///< nothing queued or at the device; null: it never was
+  std::optional<Instant> soft_from;  ///< a request after this is one of a soft real-time issuer
+  std::optional<Instant> interactive_start;  ///< of a soft real-time one that was that before
+  Instant raise_start;
+  Duration raise_time;
+  Instant busy_from;
+  Instant competes_from;
+  std::uint64_t service_since_busy = 0;  ///< sectors
+  std::uint64_t service_raised = 0;      ///< sectors
+  bool soft_is_due = false;              ///< soft_from is to be set when nothing is at the device
+  bool in_burst = false;                 ///< of a large one
+  bool counted_raised = false;
+
   [[nodiscard]] bool empty() const { return next == nullptr; }
   /// More than 19 of its last 32 requests were far from the one before.
   [[nodiscard]] bool seeky() const { return __builtin_popcount(seek_history) > 19; }

@@ -119,6 +119,8 @@ class BfqTree {
   void reposition(BfqEntity& entity);
   /// It competes no more; it is remembered until virtual time has passed its finish.
   void deactivate(BfqEntity& entity);
+  /// Its new weight counts from now on, although it is in service.
+  void take_over_weight(BfqEntity& entity);
   /// It leaves, whatever it was.
   void remove(BfqEntity& entity);
 
@@ -131,7 +133,6 @@ class BfqTree {
   void check(const BfqEntity* serving) const;
 
  private:
-  void take_over_weight(BfqEntity& entity);
   void forget(BfqEntity& entity);
 
   BfqOrder active_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench.hpp"
 #include "bfq_bench.hpp"
 
 using namespace elevd::sched;
@@ -411,6 +412,16 @@ TEST_SUITE("bfq") {
       CHECK(elevator.limit(async).shallow == row.async);
       CHECK(elevator.limit(async).depth_class == DepthClass::async);
     }
+  }
+
+  TEST_CASE("a wait that begins with a step of a flush sequence bounds the worker's sleep") {
+    test::Bench bench({.workers = 2, .elevator = [] { return std::make_unique<Bfq>(); }});
+    bench.burst("W0/fua/sync/BE0", 0);
+    bench.burst("R5000/BE7", 1);
+    REQUIRE(bench.held_text() == "W0+8");
+    bench.worker(0).wake_at.reset();
+    bench.complete();
+    CHECK(bench.worker(0).wake_at == bench.now() + Duration{8'000'000});
   }
 
   TEST_CASE("queues of issuers that are gone are used again") {
