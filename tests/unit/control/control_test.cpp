@@ -287,7 +287,7 @@ TEST_SUITE("control") {
     CHECK(std::string_view(buffer, 3) == "[no");
     const ssize_t rest = ::read(file.get(), buffer, sizeof(buffer));
     REQUIRE(rest > 0);
-    CHECK(std::string_view(buffer, static_cast<std::size_t>(rest)) == "ne] mq-deadline kyber \n");
+    CHECK(std::string_view(buffer, static_cast<std::size_t>(rest)) == "ne] mq-deadline kyber bfq \n");
     CHECK(::read(file.get(), buffer, sizeof(buffer)) == 0);
     CHECK(::pread(file.get(), buffer, sizeof(buffer), 5000) == 0);
 
@@ -400,7 +400,7 @@ TEST_SUITE("control: stores that wait") {
     CHECK(held.change.kind == sysfs::ChangeKind::depth);
     CHECK(writer.running());
     CHECK(contents(mounted.queue_file("nr_requests")) == "128\n");
-    CHECK(contents(mounted.queue_file("scheduler")) == "[none] mq-deadline kyber \n");
+    CHECK(contents(mounted.queue_file("scheduler")) == "[none] mq-deadline kyber bfq \n");
     CHECK(echo(mounted.queue_file("nomerges"), "1") == 1);
     CHECK_FALSE(held.store->interrupted());
     held.store->finish(held.change.apply());
