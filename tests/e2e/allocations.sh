@@ -26,7 +26,9 @@ for disk in ram file; do
   for scheduler in none mq-deadline kyber; do
     accept "$(queue "$disk" scheduler)" "$scheduler"
     load "$disk" randrw 4k 8000  # warm-up
-    for kind in "randread 4k 8000" "randwrite 4k 8000" "read 1m 256" "write 1m 256"; do
+    kinds=("randread 4k 8000" "randwrite 4k 8000")
+    [[ $scheduler == none ]] && kinds+=("read 1m 256" "write 1m 256")
+    for kind in "${kinds[@]}"; do
       read -r order block many <<<"$kind"
       load "$disk" "$order" "$block" 8
       few=$cost

@@ -35,7 +35,9 @@ for disk in ram file; do
   for scheduler in none mq-deadline kyber; do
     accept "$(queue "$disk" scheduler)" "$scheduler"
     # Depth 1: a turn for the request, and one for its completion where there is a device.
-    for kind in "randread 4k 4m 1" "randread 4k 16m 32" "randwrite 4k 16m 32" "read 512k 64m 8" "write 512k 64m 8"; do
+    kinds=("randread 4k 4m 1" "randread 4k 16m 32")
+    [[ $scheduler == none ]] && kinds+=("randwrite 4k 16m 32" "read 512k 64m 8" "write 512k 64m 8")
+    for kind in "${kinds[@]}"; do
       read -r order block size depth <<<"$kind"
       what="$disk, $scheduler, $order, $block, depth $depth"
       trace_load "$disk" "$order" "$block" "$size" "$depth"
@@ -45,7 +47,8 @@ for disk in ram file; do
       compare "answers, $what" "$answers" -le $((asked + some))
       # The read that finds nothing more comes once a turn.
       compare "reads, $what" "$reads" -le $((asked + enters + some))
-      if ((depth == 1)); then
+      # Many at once share turns; how many a turn of few has is up to the rest of the machine.
+      if ((depth < 32)); then
         compare "turns, $what" "$enters" -le $((2 * asked + some))
       else
         compare "turns, $what" "$enters" -le $((asked / 2 + some))
