@@ -287,7 +287,8 @@ TEST_SUITE("control") {
     CHECK(std::string_view(buffer, 3) == "[no");
     const ssize_t rest = ::read(file.get(), buffer, sizeof(buffer));
     REQUIRE(rest > 0);
-    CHECK(std::string_view(buffer, static_cast<std::size_t>(rest)) == "ne] mq-deadline kyber bfq \n");
+    CHECK(std::string_view(buffer, static_cast<std::size_t>(rest)) ==
+          "ne] mq-deadline kyber bfq \n");
     CHECK(::read(file.get(), buffer, sizeof(buffer)) == 0);
     CHECK(::pread(file.get(), buffer, sizeof(buffer), 5000) == 0);
 
