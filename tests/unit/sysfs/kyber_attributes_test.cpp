@@ -27,7 +27,7 @@ TEST_SUITE("kyber attributes") {
   TEST_CASE("a switch to it: name, depths, files") {
     Bench made;
     const Bench& bench = with_kyber_on(made);
-    CHECK(bench.show("queue/scheduler") == "none mq-deadline [kyber] \n");
+    CHECK(bench.show("queue/scheduler") == "none mq-deadline [kyber] bfq \n");
     CHECK(bench.show("queue/nr_requests") == "256\n");
     CHECK(bench.show("queue/async_depth") == "192\n");
     CHECK(bench.show("queue/iosched/read_lat_nsec") == "2000000\n");
