@@ -335,7 +335,7 @@ run_fio() {  # SECONDS fio-arguments...: in $work, quiet unless it fails
 # fio_matrix DISK ENGINE: writes and verifies, every size x order x number of jobs, one after another.
 fio_matrix() {
   local file=$dir/dev/$1 engine=$2 size order jobs depth per_job job=$work/$1-$2.fio
-  local sizes=(4k 16k 128k 512k 1m)
+  local sizes=(4k 64k 512k 1m)
   ((short)) && sizes=(4k 1m)
   {
     cat <<END
@@ -350,7 +350,7 @@ thread=0
 group_reporting=1
 END
     for size in "${sizes[@]}"; do
-      for order in write randwrite randrw; do
+      for order in write randwrite; do
         for jobs in 1 4; do
           depth=$([[ $engine == psync ]] && echo 1 || echo 16)
           per_job=$([[ $size == 4k ]] && echo 2m || echo 6m)
