@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_fuse
 need fio
-truncate -s 128M "$work/image"
+make_image "$work/image" 128
 start_elevd --disk d0="$work/image",scheduler=none
 for engine in libaio io_uring psync; do fio_matrix d0 "$engine"; done
 equal "in flight afterwards" 0 "$(stat_field d0 9)"

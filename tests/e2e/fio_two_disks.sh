@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_fuse
 need fio
-truncate -s 64M "$work/image"
+make_image "$work/image" 64
 start_elevd --disk d0="$work/image",scheduler=none --disk d1=ram:64M,scheduler=none
 
 for engine in libaio io_uring psync; do

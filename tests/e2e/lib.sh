@@ -280,6 +280,9 @@ field_is() { [[ $(stat_field "$1" "$2") == "$3" ]]; }  # DISK NUMBER VALUE
 
 # --- a backing that holds its answers -----------------------------------------------------------
 
+# make_image FILE MIB: of zeroes that are there, not of holes: first writes into holes wait for the journal.
+make_image() { dd if=/dev/zero of="$1" bs=1M count="$2" oflag=direct status=none || die "no space for $1"; }
+
 # start_stall NAME SIZE-IN-BYTES: mounts the file $work/NAME; `stall NAME COMMAND...` controls it.
 start_stall() {
   : >"$work/$1"

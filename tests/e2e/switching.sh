@@ -9,7 +9,7 @@ changes=${ELEVD_TEST_CHANGES:-1000}
 seed=${ELEVD_SEED:-$RANDOM}
 echo "seed $seed, $changes changes"
 RANDOM=$seed
-truncate -s 64M "$work/image"
+make_image "$work/image" 64
 start_elevd --disk d0="$work/image" --disk d1=ram:64M
 
 load() {  # DISK: writes and verifies again and again until it is told to stop

@@ -8,7 +8,7 @@ need_fuse
 need fio strace
 if ldd "$ELEVD_BIN/elevd" | grep -q 'lib[at]san'; then skip "a sanitizer makes calls of its own"; fi
 strace -f -o /dev/null true 2>/dev/null || skip "strace cannot be used here"
-truncate -s 64M "$work/image"
+make_image "$work/image" 64
 start_elevd --disk file="$work/image" --disk ram=ram:64M
 
 traced() { ! grep -qx "TracerPid:.0" "/proc/$elevd_pid/task"/*/status; }
