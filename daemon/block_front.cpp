@@ -155,6 +155,19 @@ void BlockFront::take_lseek(FrontRequest& request, const fuse_lseek_in& in) {
   send(request, 0, &out, sizeof(out));
 }
 
+void BlockFront::collect_requests() {
+  FrontRequest* request = home_.take_all();
+  while (request != nullptr) {
+    FrontRequest* next = request->next_free;
+    if (goes_on(*request)) {
+      ready_.push_back(request->bio);
+    } else {
+      came_home(*request);
+    }
+    request = next;
+  }
+}
+
 void BlockFront::stop_admitting(Disk& disk) {
   if (Share* share = share_of(disk); share != nullptr) share->admitting = false;
 }

@@ -64,6 +64,10 @@ class BlockFront : public Front {
   [[nodiscard]] static bool is_io(std::uint32_t opcode);
   /// Serves a request for which is_io() holds. `request` is free.
   void take(Share& share, FrontRequest& request, const Message& message);
+  /// Takes what other workers sent home: into ready_ what has to go on, the rest to came_home().
+  void collect_requests();
+  /// A request that another worker completed is back with its owner.
+  virtual void came_home(FrontRequest& request) = 0;
   /// Goes on with the requests in ready_: they came back to their owner in the middle of their
   /// work.
   void go_on();

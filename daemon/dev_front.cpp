@@ -222,16 +222,7 @@ void DevFront::release(FrontRequest& request) {
 
 void DevFront::collect_home() {
   if (worker_.buffers().collect_home()) worker_.memory_freed();
-  FrontRequest* request = home_.take_all();
-  while (request != nullptr) {
-    FrontRequest* next = request->next_free;
-    if (goes_on(*request)) {
-      ready_.push_back(request->bio);
-    } else {
-      release(*request);
-    }
-    request = next;
-  }
+  collect_requests();
 }
 
 void DevFront::fail_all() {

@@ -30,6 +30,7 @@ class DevFront : public BlockFront {
  protected:
   Share* share_of(const Disk& disk) override;
   void send(FrontRequest& request, int error, const void* body, std::size_t bytes) override;
+  void came_home(FrontRequest& request) override { release(request); }
   void holds_payload(Share& share, FrontRequest& request) override;
 
  private:

@@ -130,7 +130,7 @@ bool UringFront::is_pinned(const sched::Bio& bio, const void* memory) const {
 }
 
 void UringFront::remove(Disk& disk) {
-  collect_home();
+  collect_requests();
   for (auto it = shares_.begin(); it != shares_.end(); ++it) {
     if (it->disk != &disk) continue;
     it->removed = true;
@@ -204,7 +204,7 @@ void UringFront::lost(Entry& entry, int error) {
 // --- Requests ---------------------------------------------------------------------------------
 
 void UringFront::admit() {
-  collect_home();
+  collect_requests();
   if (!ready_.empty()) [[unlikely]] {
     go_on();
   }
@@ -223,7 +223,7 @@ void UringFront::admit() {
 }
 
 bool UringFront::may_sleep() {
-  collect_home();
+  collect_requests();
   BufferPool& buffers = worker_.buffers();
   if (!ready_.empty() && (buffers.available() != 0 || !buffers.wait())) return false;
   return home_.wait();
@@ -352,21 +352,8 @@ void UringFront::finish(FrontRequest& request) {
   }
 }
 
-void UringFront::collect_home() {
-  FrontRequest* request = home_.take_all();
-  while (request != nullptr) {
-    FrontRequest* next = request->next_free;
-    if (goes_on(*request)) {
-      ready_.push_back(request->bio);
-    } else {
-      finish(*request);
-    }
-    request = next;
-  }
-}
-
 void UringFront::fail_all() {
-  collect_home();
+  collect_requests();
   for (UringShare& share : shares_) {
     for (std::size_t i = 0; i < share.count; ++i) {
       if (share.entries[i].holds_request) commit(share.entries[i], EIO, 0);

@@ -49,6 +49,7 @@ class UringFront : public BlockFront {
  protected:
   Share* share_of(const Disk& disk) override;
   void send(FrontRequest& request, int error, const void* body, std::size_t bytes) override;
+  void came_home(FrontRequest& request) override { finish(request); }
   void lend_memory(Share& share, FrontRequest& request) override;
   void holds_payload(Share&, FrontRequest&) override {}
 
@@ -65,7 +66,6 @@ class UringFront : public BlockFront {
   void serve_by_libfuse(Entry& entry);
   void finish(FrontRequest& request);
   void commit(Entry& entry, int error, std::size_t bytes);
-  void collect_home();
   void lost(Entry& entry, int error);
   void erase(UringShare& share);
 
