@@ -86,7 +86,7 @@ void Bfq::insert_one(Request& rq, RequestList& merged) {
   }
   arrive(queue, rq);
   if (mergeable(rq)) {
-    hash(rq);
+    hash_.add(rq);
     if (last_merge_ == nullptr) last_merge_ = &rq;
   }
 }
@@ -354,9 +354,7 @@ void Bfq::check() {
     const bool here = serving_ != nullptr && serving_->io_class == c;
     trees_[c].check(here ? serving_ : nullptr);
   }
-  for (const Bucket& entries : hash_) {
-    for (const Request& rq : entries) ELEVD_ASSERT(rq.fifo_hook.is_linked() && mergeable(rq));
-  }
+  hash_.each([](const Request& rq) { ELEVD_ASSERT(rq.fifo_hook.is_linked() && mergeable(rq)); });
 }
 
 }  // namespace elevd::sched

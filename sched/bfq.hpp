@@ -27,6 +27,7 @@
 #include "bfq_rate.hpp"
 #include "bfq_tree.hpp"
 #include "elevator.hpp"
+#include "end_hash.hpp"
 
 namespace elevd::sched {
 
@@ -113,10 +114,6 @@ class Bfq final : public Elevator {
   void check();
 
  private:
-  using HashHook = bi::list_member_hook<bi::link_mode<bi::auto_unlink>>;
-  using Bucket = bi::list<Request, bi::member_hook<Request, HashHook, &Request::hash_hook>,
-                          bi::constant_time_size<false>>;
-  static constexpr unsigned kHashBits = 9;
   static constexpr unsigned kWeights = 8;            ///< 10, 20 ... 80
   static constexpr std::uint32_t kInteractive = 30;  ///< factors of a weight
   static constexpr std::uint32_t kSoft = 3000;
@@ -184,8 +181,6 @@ class Bfq final : public Elevator {
   void end_all_raising();
 
   // Merging: bfq_merge.cpp.
-  [[nodiscard]] Bucket& bucket(Sector end);
-  void hash(Request& rq);
   [[nodiscard]] Request* find_end(const BfqQueue& queue, Sector end);
   [[nodiscard]] Request* find_start(BfqQueue& queue, Sector start);
   void no_more_merges(Request& rq);
@@ -205,7 +200,7 @@ class Bfq final : public Elevator {
   std::array<std::uint32_t, kClasses> busy_{};
   std::array<std::uint32_t, kWeights + 1> weights_{};  ///< queues in use, by weight / 10
   RequestList bypass_;                                 ///< inserted at head
-  std::array<Bucket, 1U << kHashBits> hash_;
+  EndHash hash_;
   Request* last_merge_ = nullptr;
   std::atomic<std::uint32_t> queued_{0};  ///< in queues; written under the lock
   std::uint32_t in_driver_ = 0;

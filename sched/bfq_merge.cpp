@@ -18,23 +18,10 @@ bool Bfq::allow_merge(const Request& rq, const Bio& bio) const {
   return sync == rq_sync && (!sync || rq.issuer == bio.issuer);
 }
 
-// --- The hash of end sectors; most recently added first within equal ones -----------------------
-
-Bfq::Bucket& Bfq::bucket(Sector end) {
-  constexpr std::uint64_t kGolden = 0x61c8864680b583ebU;
-  return hash_[(end.value * kGolden) >> (64U - kHashBits)];
-}
-
-void Bfq::hash(Request& rq) {
-  rq.hash_hook.unlink();
-  bucket(rq.end()).push_front(rq);
-}
+// --- Neighbours ---------------------------------------------------------------------------------
 
 Request* Bfq::find_end(const BfqQueue& queue, Sector end) {
-  for (Request& rq : bucket(end)) {
-    if (rq.end() == end && &queue_of(rq) == &queue) return &rq;
-  }
-  return nullptr;
+  return hash_.find(end, [&queue](const Request& rq) { return &queue_of(rq) == &queue; });
 }
 
 Request* Bfq::find_start(BfqQueue& queue, Sector start) {
@@ -75,7 +62,7 @@ bool Bfq::absorb(Request& rq, Request& next, RequestList& merged) {
   }
   if (queue.next == &next) queue.next = &rq;
   merged_away(next, merged);
-  hash(rq);
+  hash_.add(rq);
   last_merge_ = &rq;
   if (queue.next == &rq) next_changed(queue);
   return true;
@@ -98,7 +85,7 @@ bool Bfq::put_before(Request& rq, Request& next, RequestList& merged) {
   if (queue.next == &next) queue.next = &rq;
   link(queue, rq);
   merged_away(next, merged);
-  hash(rq);
+  hash_.add(rq);
   last_merge_ = &rq;
   return true;
 }
@@ -110,7 +97,7 @@ void Bfq::grown_at_end(Request& rq, RequestList& merged) {
   if (next != queue.order.end() && absorb(rq, *next, merged)) return;
   if (queue.next == &rq) next_changed(queue);
   if (!mergeable(rq)) return;
-  hash(rq);
+  hash_.add(rq);
   last_merge_ = &rq;
 }
 

@@ -70,7 +70,7 @@ void MqDeadline::insert_one(Request& rq, RequestList& merged) {
   class_of(rq).fifo[way].push_back(rq);
   link(rq);
   if (mergeable(rq)) {
-    hash(rq);
+    hash_.add(rq);
     if (last_merge_ == nullptr) last_merge_ = &rq;
   }
 }
@@ -262,12 +262,10 @@ void MqDeadline::check() const {
   }
   ELEVD_ASSERT(last_merge_is_queued);
   std::size_t hashed = 0;
-  for (const Bucket& entries : hash_) {
-    for (const Request& rq : entries) {
-      ELEVD_ASSERT(rq.fifo_hook.is_linked() && mergeable(rq));
-      ++hashed;
-    }
-  }
+  hash_.each([&hashed](const Request& rq) {
+    ELEVD_ASSERT(rq.fifo_hook.is_linked() && mergeable(rq));
+    ++hashed;
+  });
   ELEVD_ASSERT(hashed == linked);
   for (const Request& rq : dispatch_list_) {
     ELEVD_ASSERT(!rq.fifo_hook.is_linked() && !rq.sort_hook.is_linked());

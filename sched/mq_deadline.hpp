@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "elevator.hpp"
+#include "end_hash.hpp"
 
 namespace elevd::sched {
 
@@ -98,10 +99,6 @@ class MqDeadline final : public Elevator {
   using Tree =
       bi::multiset<Request, bi::member_hook<Request, bi::set_member_hook<>, &Request::sort_hook>,
                    bi::compare<ByStart>, bi::constant_time_size<false>>;
-  using HashHook = bi::list_member_hook<bi::link_mode<bi::auto_unlink>>;
-  using Bucket = bi::list<Request, bi::member_hook<Request, HashHook, &Request::hash_hook>,
-                          bi::constant_time_size<false>>;
-  static constexpr unsigned kHashBits = 9;
 
   struct PerClass {
     std::array<Tree, kDirections> tree;
@@ -142,8 +139,6 @@ class MqDeadline final : public Elevator {
   void note_wake();
   [[nodiscard]] Duration aging() const;
 
-  [[nodiscard]] Bucket& bucket(Sector end);
-  void hash(Request& rq);
   [[nodiscard]] Request* find_end(Sector end);
   [[nodiscard]] Request* find_start(PerClass& io_class, unsigned direction, Sector start);
   void no_more_merges(Request& rq);
@@ -159,7 +154,7 @@ class MqDeadline final : public Elevator {
 
   MqDeadlineTunables tunables_;
   std::array<PerClass, kClasses> classes_;
-  std::array<Bucket, 1U << kHashBits> hash_;
+  EndHash hash_;
   RequestList dispatch_list_;
   Request* last_merge_ = nullptr;
   unsigned last_direction_ = 1;

@@ -6,23 +6,10 @@
 
 namespace elevd::sched {
 
-// --- The hash of end sectors; most recently added first within equal ones -----------------------
-
-MqDeadline::Bucket& MqDeadline::bucket(Sector end) {
-  constexpr std::uint64_t kGolden = 0x61c8864680b583ebU;
-  return hash_[(end.value * kGolden) >> (64U - kHashBits)];
-}
-
-void MqDeadline::hash(Request& rq) {
-  rq.hash_hook.unlink();
-  bucket(rq.end()).push_front(rq);
-}
+// --- Neighbours ---------------------------------------------------------------------------------
 
 Request* MqDeadline::find_end(Sector end) {
-  for (Request& rq : bucket(end)) {
-    if (rq.end() == end) return &rq;
-  }
-  return nullptr;
+  return hash_.find(end, [](const Request&) { return true; });
 }
 
 Request* MqDeadline::find_start(PerClass& io_class, unsigned direction, Sector start) {
@@ -64,7 +51,7 @@ bool MqDeadline::absorb(Request& rq, Request& next, RequestList& merged) {
     rq.inserted = next.inserted;
   }
   merged_away(next, merged);
-  hash(rq);
+  hash_.add(rq);
   last_merge_ = &rq;
   return true;
 }
@@ -85,7 +72,7 @@ bool MqDeadline::put_before(Request& rq, Request& next, RequestList& merged) {
   rq.inserted = next.inserted;
   merged_away(next, merged);
   link(rq);
-  hash(rq);
+  hash_.add(rq);
   last_merge_ = &rq;
   return true;
 }
@@ -96,7 +83,7 @@ void MqDeadline::grown_at_end(Request& rq, RequestList& merged) {
   const auto next = std::next(tree.iterator_to(rq));
   if (next != tree.end() && absorb(rq, *next, merged)) return;
   if (!mergeable(rq)) return;
-  hash(rq);
+  hash_.add(rq);
   last_merge_ = &rq;
 }
 
