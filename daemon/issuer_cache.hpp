@@ -17,8 +17,14 @@
 
 namespace elevd::daemon {
 
-/// The priority of thread `id` as ioprio_get(2) tells it; best effort 4 when it has none, is gone
-/// (ESRCH), or `id` is 0 (page write-back, or a caller of another pid namespace).
+/// What a thread of this scheduling policy (sched(7)) and nice value (-20 to 19) that set no I/O
+/// priority is given: docs/spec/bfq.md section 2. Only bfq looks at it; to the others it has no
+/// class.
+[[nodiscard]] sched::IoPriority processor_priority(int policy, int nice);
+
+/// The priority of thread `id` as ioprio_get(2) tells it, by its processor_priority() when it has
+/// none; best effort 4 when it is gone (ESRCH), or `id` is 0 (page write-back, or a caller of
+/// another pid namespace).
 [[nodiscard]] sched::IoPriority ask_io_priority(std::uint32_t id);
 
 class IssuerCache {

@@ -15,7 +15,8 @@ std::int64_t due_at(const Request& rq) { return static_cast<std::int64_t>(rq.ele
 bool Bfq::allow_merge(const Request& rq, const Bio& bio) const {
   const bool sync = bio.op == Op::read || (bio.flags & kBioSync) != 0;
   const bool rq_sync = rq.op == Op::read || (rq.bio_flags & kBioSync) != 0;
-  return sync == rq_sync && (!sync || rq.issuer == bio.issuer);
+  if (sync != rq_sync) return false;
+  return sync ? rq.issuer == bio.issuer : rq.priority.effective() == bio.priority.effective();
 }
 
 // --- Neighbours ---------------------------------------------------------------------------------

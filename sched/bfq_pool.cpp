@@ -35,7 +35,8 @@ void make_blank_queue(BfqQueue& queue, std::uint64_t issuer) {
 
 }  // namespace
 
-BfqPriority BfqPriority::of(IoPriority priority) {
+BfqPriority BfqPriority::of(IoPriority io_priority) {
+  const IoPriority priority = io_priority.effective();
   const auto level = static_cast<std::uint8_t>(priority.level());
   switch (priority.io_class()) {
     case 1:

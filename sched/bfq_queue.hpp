@@ -89,7 +89,8 @@ struct BfqQueue : BfqEntity {
   [[nodiscard]] bool totally_seeky() const { return seek_history == 0xffffffffU; }
 };
 
-/// Class and level that a priority comes to; no class is best effort, idle has the lowest level.
+/// Class and level that a priority comes to: without a class by processor time, or best effort 4;
+/// idle has the lowest level.
 struct BfqPriority {
   static constexpr std::uint8_t kRealTime = 0;
   static constexpr std::uint8_t kBestEffort = 1;

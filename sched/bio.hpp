@@ -26,18 +26,33 @@ namespace bi = boost::intrusive;
 enum class Op : std::uint8_t { read, write, flush, discard, write_zeroes };
 inline constexpr unsigned kOps = 5;
 
-/// I/O priority as ioprio_set(2) packs it: class << 13 | level.
+/// I/O priority as ioprio_set(2) packs it: class << 13 | level. Without a class, the bits of the
+/// hint say what class and level the submitter's processor time comes to, if that is known.
 struct IoPriority {
   std::uint16_t value = kBestEffort4;
 
   static constexpr std::uint16_t kBestEffort4 = (2U << 13) | 4U;
+  static constexpr unsigned kHintShift = 3;
   [[nodiscard]] constexpr unsigned io_class() const { return value >> 13U; }
   [[nodiscard]] constexpr unsigned level() const { return value & 7U; }
+  /// As its submitter set it; best effort 4 if it set none.
+  [[nodiscard]] constexpr IoPriority chosen() const {
+    return io_class() == 0 ? IoPriority{} : *this;
+  }
+  /// The same, but by processor time if it set none: docs/spec/bfq.md section 2.
+  [[nodiscard]] constexpr IoPriority effective() const {
+    const unsigned by_time = (value >> kHintShift) & 3U;
+    return io_class() == 0 && by_time != 0 ? make(by_time, level()) : chosen();
+  }
   friend constexpr bool operator==(IoPriority, IoPriority) = default;
 
   static constexpr IoPriority real_time(unsigned level) { return make(1, level); }
   static constexpr IoPriority best_effort(unsigned level) { return make(2, level); }
   static constexpr IoPriority idle() { return make(3, 0); }
+  /// None was set; by processor time it is that class (1 to 3) and level.
+  static constexpr IoPriority unset(unsigned io_class, unsigned level) {
+    return {static_cast<std::uint16_t>((io_class << kHintShift) | (level & 7U))};
+  }
   static constexpr IoPriority make(unsigned io_class, unsigned level) {
     return {static_cast<std::uint16_t>((io_class << 13U) | (level & 7U))};
   }

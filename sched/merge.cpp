@@ -22,7 +22,7 @@ bool mergeable(const Request& rq) {
 
 MergeResult merge_kind(const Request& rq, const Bio& bio) {
   if (rq.op != bio.op || !mergeable(rq) || (bio.flags & kNeverMerged) != 0 ||
-      !(rq.priority == bio.priority)) {
+      rq.priority.chosen() != bio.priority.chosen()) {
     return MergeResult::none;
   }
   if (rq.end() == bio.start) return MergeResult::back;
@@ -54,8 +54,8 @@ MergeResult try_merge(const Limits& limits, Request& rq, Bio& bio) {
 }
 
 bool try_merge_requests(const Limits& limits, Request& rq, Request& next) {
-  if (rq.op != next.op || !mergeable(rq) || !mergeable(next) || !(rq.priority == next.priority) ||
-      rq.end() != next.start) {
+  if (rq.op != next.op || !mergeable(rq) || !mergeable(next) ||
+      rq.priority.chosen() != next.priority.chosen() || rq.end() != next.start) {
     return false;
   }
   if (!within_limits(limits, rq.op, rq.start, rq.length + next.length,

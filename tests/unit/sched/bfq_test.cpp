@@ -117,6 +117,27 @@ TEST_SUITE("bfq") {
     CHECK(BfqPriority::of(IoPriority::make(3, 2)).weight() == 10);
   }
 
+  TEST_CASE("T27: without a class, the level is that of the nice value") {
+    const struct {
+      IoPriority priority;
+      unsigned io_class;
+      std::uint32_t weight;
+    } rows[] = {{IoPriority::unset(2, 0), 1, 80}, {IoPriority::unset(2, 7), 1, 10},
+                {IoPriority::unset(2, 4), 1, 40}, {IoPriority::unset(2, 6), 1, 20},
+                {IoPriority::unset(1, 3), 0, 50}, {IoPriority::unset(3, 0), 2, 10}};
+    for (const auto& row : rows) {
+      CHECK(BfqPriority::of(row.priority).io_class == row.io_class);
+      CHECK(BfqPriority::of(row.priority).weight() == row.weight);
+    }
+    BfqBench bench;
+    const Request& rq = bench.make({.op = Op::write, .priority = rows[0].priority, .sync = false});
+    Bio& bio = bench.bios.emplace_back();
+    bench.fill(bio, {.op = Op::write, .start = 8, .priority = rows[1].priority, .sync = false});
+    CHECK(!bench.elevator.allow_merge(rq, bio));  // they go to different queues
+    bio.priority = rows[0].priority;
+    CHECK(bench.elevator.allow_merge(rq, bio));
+  }
+
   TEST_CASE("the more important one is waited for, the other one is not") {
     BfqBench bench;
     bench.add({.issuer = 1, .priority = kHigh});

@@ -47,6 +47,16 @@ const JoinRow kJoinRows[] = {
        r.priority = IoPriority::real_time(1);
        b.priority = IoPriority::real_time(1);
      }},
+    {"no class, whatever the nice values: the same as the default", MergeResult::back,
+     [](Limits&, Request& r, Bio& b) {
+       r.priority = IoPriority::unset(2, 7);
+       b.priority = IoPriority::unset(2, 0);
+     }},
+    {"no class and another level", MergeResult::none,
+     [](Limits&, Request& r, Bio& b) {
+       r.priority = IoPriority::best_effort(7);
+       b.priority = IoPriority::unset(2, 7);
+     }},
     {"bio: nomerge", MergeResult::none, [](Limits&, Request&, Bio& b) { b.flags = kBioNoMerge; }},
     {"bio: preflush", MergeResult::none, [](Limits&, Request&, Bio& b) { b.flags = kBioPreflush; }},
     {"bio: fua", MergeResult::none, [](Limits&, Request&, Bio& b) { b.flags = kBioFua; }},
