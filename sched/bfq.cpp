@@ -96,7 +96,7 @@ void Bfq::insert_one(Request& rq, RequestList& merged) {
 BfqQueue& Bfq::queue_for(const Request& rq) {
   const BfqPriority priority = BfqPriority::of(rq.priority);
   if (rq.op != Op::read && (rq.bio_flags & kBioSync) == 0) {
-    BfqQueue& queue = pool_.async(priority);
+    BfqQueue& queue = root_.async(priority);
     if (queue.max_budget == 0) queue.max_budget = max_budget() * 2 / 3;
     return queue;
   }
@@ -116,7 +116,7 @@ BfqQueue& Bfq::queue_for(const Request& rq) {
 
 BfqQueue* Bfq::known_queue_for(const Bio& bio) {
   if (bio.op != Op::read && (bio.flags & kBioSync) == 0) {
-    return &pool_.async(BfqPriority::of(bio.priority));
+    return &root_.async(BfqPriority::of(bio.priority));
   }
   return pool_.find(bio.issuer);
 }
@@ -239,7 +239,7 @@ void Bfq::next_changed(BfqQueue& queue) {
       std::max({queue.max_budget, charge(queue, *queue.next), queue.service});
   if (budget == queue.budget) return;
   queue.budget = budget;
-  queue.tree->reposition(queue);
+  bfq_reposition(queue);
 }
 
 // --- From idle to busy (section 6) ------------------------------------------------------------
@@ -261,7 +261,7 @@ void Bfq::become_busy(BfqQueue& queue) {
   queue.service_since_busy = 0;
   queue.soft_is_due = false;
   place(queue);
-  trees_[queue.io_class].activate(queue, recovers);
+  bfq_activate(queue, queue.io_class, recovers);
   queue.busy = true;
   ++busy_[queue.io_class];
   note_use(queue);
@@ -319,7 +319,7 @@ void Bfq::check() {
   std::uint32_t all_queued = 0;
   std::uint32_t in_flight = 0;
   std::uint32_t raised = 0;
-  pool_.for_each([&](BfqQueue& queue) {
+  const auto look_at = [&](BfqQueue& queue) {
     ELEVD_ASSERT(queue.order.size() == queue.queued && queue.fifo.size() == queue.queued);
     ELEVD_ASSERT(queue.empty() == (queue.queued == 0));
     ELEVD_ASSERT(std::is_sorted(queue.order.begin(), queue.order.end(), BfqQueue::ByStart{}));
@@ -332,7 +332,7 @@ void Bfq::check() {
     const bool competes = queue.place == BfqEntity::Place::active || &queue == serving_;
     ELEVD_ASSERT(queue.busy == competes && (queue.empty() || queue.busy));
     if (queue.busy) {
-      ELEVD_ASSERT(queue.tree == &trees_[queue.io_class]);
+      ELEVD_ASSERT(queue.tree == &queue.above->trees[queue.io_class]);
       ELEVD_ASSERT(&queue == serving_ || queue.empty() ||
                    queue.budget >= charge(queue, *queue.next) || queue.budget > 0);
       ++busy[queue.io_class];
@@ -344,7 +344,9 @@ void Bfq::check() {
     if (queue.busy && queue.raise > 1) ++raised;
     all_queued += queue.queued;
     in_flight += queue.in_flight;
-  });
+  };
+  pool_.for_each(look_at);
+  root_.for_each_async(look_at);
   ELEVD_ASSERT(busy == busy_ && weights == weights_);
   ELEVD_ASSERT(raised == raised_busy());
   ELEVD_ASSERT(all_queued == queued() && in_flight == in_driver_);
@@ -352,7 +354,7 @@ void Bfq::check() {
   ELEVD_ASSERT(last_merge_ == nullptr || last_merge_->fifo_hook.is_linked());
   for (unsigned c = 0; c < kClasses; ++c) {
     const bool here = serving_ != nullptr && serving_->io_class == c;
-    trees_[c].check(here ? serving_ : nullptr);
+    root_.trees[c].check(here ? serving_ : nullptr);
   }
   hash_.each([](const Request& rq) { ELEVD_ASSERT(rq.fifo_hook.is_linked() && mergeable(rq)); });
 }

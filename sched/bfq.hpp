@@ -23,6 +23,7 @@
 #include <optional>
 #include <string_view>
 
+#include "bfq_group.hpp"
 #include "bfq_queue.hpp"
 #include "bfq_rate.hpp"
 #include "bfq_tree.hpp"
@@ -56,7 +57,7 @@ enum class BfqReason : std::uint8_t {
 class Bfq final : public Elevator {
  public:
   static constexpr std::string_view kName = "bfq";
-  static constexpr unsigned kClasses = 3;  ///< 0 real-time, 1 best effort, 2 idle
+  static constexpr unsigned kClasses = BfqGroup::kClasses;
   static constexpr std::uint64_t kDefaultMaxBudget = 16384;
 
   Bfq() = default;
@@ -88,9 +89,9 @@ class Bfq final : public Elevator {
   /// Null: the issuer is not known.
   [[nodiscard]] const BfqQueue* queue_of(std::uint64_t issuer) { return pool_.find(issuer); }
   [[nodiscard]] const BfqQueue& async_queue(IoPriority priority) {
-    return pool_.async(BfqPriority::of(priority));
+    return root_.async(BfqPriority::of(priority));
   }
-  [[nodiscard]] const BfqTree& tree(unsigned io_class) const { return trees_[io_class]; }
+  [[nodiscard]] const BfqGroup& root() const { return root_; }
   [[nodiscard]] std::uint32_t busy(unsigned io_class) const { return busy_[io_class]; }
   [[nodiscard]] std::uint32_t queued() const { return queued_.load(); }
   [[nodiscard]] std::uint32_t in_driver() const { return in_driver_; }
@@ -195,8 +196,8 @@ class Bfq final : public Elevator {
   [[nodiscard]] bool late_bio_merge(Request& rq, RequestList& merged);
 
   BfqTunables tunables_;
-  BfqPool pool_;
-  std::array<BfqTree, kClasses> trees_;
+  BfqGroup root_;
+  BfqPool pool_{root_};
   std::array<std::uint32_t, kClasses> busy_{};
   std::array<std::uint32_t, kWeights + 1> weights_{};  ///< queues in use, by weight / 10
   RequestList bypass_;                                 ///< inserted at head
@@ -211,8 +212,7 @@ class Bfq final : public Elevator {
   Instant slot_start_;
   Instant deadline_;  ///< of the slot
   Instant idle_since_;
-  std::optional<Instant> idle_until_;  ///< the one in service is empty and waited for
-  Instant idle_class_looked_at_;
+  std::optional<Instant> idle_until_;   ///< the one in service is empty and waited for
   Sector last_position_;                ///< end of what was dispatched last
   std::uint32_t budgets_assigned_ = 0;  ///< moving average; 194: enough to be trusted
   // Whether the device takes several requests at once; unknown counts as yes.

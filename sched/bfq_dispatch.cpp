@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::uint64_t kAsyncPenalty = 3;
 constexpr std::uint32_t kTrustedAssignments = 194;
-constexpr Duration kIdleClassTimeout{200'000'000};
 constexpr Duration kSeekyWait{2'000'000};
 constexpr Duration kRaisedWait{20'000'000};
 // Of the time charge; constants, whatever the tunables are.
@@ -73,18 +72,14 @@ bool Bfq::may_time_out(const BfqQueue& queue) const {
   return (!waiting() || queue.left_of_budget() >= queue.budget / 3) && !must_idle(queue);
 }
 
-/// Takes the next queue into service. Classes are strict, but the idle class is looked at first
-/// when nobody has for a while (section 3).
+/// Takes the next queue into service, and the groups above it.
 BfqQueue* Bfq::pick() {
   if (busy_total() == 0) return nullptr;
-  BfqEntity* chosen = nullptr;
-  if (idle_class_looked_at_ + kIdleClassTimeout < now_) {
-    idle_class_looked_at_ = now_;
-    chosen = trees_[BfqPriority::kIdle].choose();
-  }
-  for (unsigned c = 0; c < kClasses && chosen == nullptr; ++c) chosen = trees_[c].choose();
-  ELEVD_ASSERT(chosen != nullptr);
-  chosen->tree->take(*chosen);
+  BfqEntity* chosen = &root_;
+  do {
+    chosen = static_cast<BfqGroup*>(chosen)->take_next(now_);
+    ELEVD_ASSERT(chosen != nullptr);
+  } while (chosen->is_group);
   BfqQueue& queue = static_cast<BfqQueue&>(*chosen);
   serving_ = &queue;
   slot_start_ = now_;
@@ -99,7 +94,7 @@ BfqQueue* Bfq::pick() {
 
 Request& Bfq::serve(BfqQueue& queue) {
   Request& rq = *queue.next;
-  queue.tree->serve(queue, charge(queue, rq));
+  bfq_serve(queue, charge(queue, rq));
   queue.next = successor(queue, rq);
   unlink(queue, rq);
   queue.service_since_busy += rq.length.value;
@@ -139,19 +134,15 @@ void Bfq::expire(BfqReason reason, std::optional<Instant> idle_since) {
   if (stays) {
     const unsigned before = queue.io_class;
     place(queue);
-    if (queue.io_class == before) {
-      queue.tree->requeue(queue);
-    } else {
-      --busy_[before];
-      ++busy_[queue.io_class];
-      trees_[queue.io_class].activate(queue, false);
-    }
+    --busy_[before];
+    ++busy_[queue.io_class];
+    bfq_requeue(queue, queue.io_class);
     queue.service = 0;
     queue.competes_from = now_;
     note_use(queue);
     return;
   }
-  queue.tree->deactivate(queue);
+  bfq_deactivate(queue);
   queue.busy = false;
   --busy_[queue.io_class];
   queue.hole = reason != BfqReason::budget_timeout && reason != BfqReason::budget_exhausted;
@@ -176,7 +167,7 @@ void Bfq::charge_time(BfqQueue& queue, BfqReason reason, std::optional<Instant> 
                                 static_cast<std::uint64_t>(kChargeMs);
   const std::uint64_t total = std::max(by_time, queue.service);
   queue.budget = std::max(queue.budget, total);
-  queue.tree->serve(queue, total - queue.service);
+  bfq_serve(queue, total - queue.service);
 }
 
 void Bfq::adjust_budget(BfqQueue& queue, BfqReason reason) {

@@ -2,6 +2,7 @@
 #include <new>
 
 #include "assertion.hpp"
+#include "bfq_group.hpp"
 #include "bfq_queue.hpp"
 
 namespace elevd::sched {
@@ -50,17 +51,7 @@ BfqPriority BfqPriority::of(IoPriority io_priority) {
   }
 }
 
-BfqPool::BfqPool() {
-  for (unsigned n = 0; n < kAsync; ++n) {
-    BfqQueue& queue = async_[n];
-    queue.sync = false;
-    const auto io_class = static_cast<std::uint8_t>(n / BfqPriority::kLevels);
-    const auto level = static_cast<std::uint8_t>(
-        io_class == BfqPriority::kIdle ? BfqPriority::kLevels - 1 : n % BfqPriority::kLevels);
-    queue.io_class = queue.wanted_class = io_class;
-    queue.base_weight = queue.weight = queue.wanted_weight = BfqPriority{io_class, level}.weight();
-  }
-}
+BfqPool::BfqPool(BfqGroup& root) : root_(root) { shared_.above = &root; }
 
 BfqPool::~BfqPool() {
   for_each([](BfqQueue& queue) {
@@ -78,11 +69,6 @@ BfqQueue* BfqPool::find(std::uint64_t issuer) {
     if (queue.issuer == issuer) return &queue;
   }
   return nullptr;
-}
-
-BfqQueue& BfqPool::async(BfqPriority priority) {
-  const unsigned level = priority.io_class == BfqPriority::kIdle ? 0 : priority.level;
-  return async_[priority.io_class * BfqPriority::kLevels + level];
 }
 
 /// Of those that nobody needs: a free one, else the one longest at rest, else a new one.
@@ -114,6 +100,7 @@ BfqQueue& BfqPool::get(std::uint64_t issuer, Instant now, bool& made) {
   BfqQueue* const queue = unused(now);
   if (queue == nullptr) return shared_;
   make_blank_queue(*queue, issuer);
+  queue->above = &root_;
   bucket(issuer).push_front(*queue);
   made = true;
   return *queue;

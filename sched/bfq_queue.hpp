@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BfqQueue: the requests of one issuer, or of all that wait for nobody at one priority; and
-// BfqPool, where such queues come from.
+// BfqQueue: the requests of one issuer, or of all in a group that wait for nobody at one priority;
+// and BfqPool, where those of issuers come from.
 //
 // Owns:       BfqPool the queues; a queue links requests that others keep alive.
 // Thread:     under the elevator lock.
@@ -108,7 +108,8 @@ class BfqPool {
   /// A queue at rest for so long may be given to another issuer.
   static constexpr Duration kKeep{5'000'000'000};
 
-  BfqPool();
+  /// New queues are of `root`.
+  explicit BfqPool(BfqGroup& root);
   ~BfqPool();  ///< asserts: no queue is busy
   BfqPool(const BfqPool&) = delete;
   BfqPool& operator=(const BfqPool&) = delete;
@@ -117,7 +118,6 @@ class BfqPool {
   /// The queue of `issuer`; a new one is blank, `made` says so. Allocates only if all are in use,
   /// and if that fails several issuers share one.
   [[nodiscard]] BfqQueue& get(std::uint64_t issuer, Instant now, bool& made);
-  [[nodiscard]] BfqQueue& async(BfqPriority priority);
   /// Notes that the queue is not used, or (false) is.
   void rest(BfqQueue& queue, bool on);
 
@@ -128,14 +128,12 @@ class BfqPool {
     for (auto& block : blocks_) {
       for (unsigned n = 0; n < kBlock; ++n) use(block[n]);
     }
-    for (BfqQueue& queue : async_) use(queue);
     use(shared_);
   }
 
  private:
   static constexpr unsigned kBlock = 64;
   static constexpr unsigned kTableBits = 8;
-  static constexpr unsigned kAsync = 17;
 
   using Bucket = bi::list<BfqQueue, bi::member_hook<BfqQueue, BfqQueue::Hook, &BfqQueue::by_issuer>,
                           bi::constant_time_size<false>>;
@@ -145,8 +143,8 @@ class BfqPool {
   [[nodiscard]] Bucket& bucket(std::uint64_t issuer);
   [[nodiscard]] BfqQueue* unused(Instant now);
 
+  BfqGroup& root_;
   std::vector<std::unique_ptr<BfqQueue[]>> blocks_;
-  std::array<BfqQueue, kAsync> async_;
   BfqQueue shared_;
   std::array<Bucket, 1U << kTableBits> table_;
   RestList free_;     ///< of nobody

@@ -132,6 +132,12 @@ BfqEntity* BfqTree::choose() {
   return active_.first_eligible(vtime_);
 }
 
+const BfqEntity* BfqTree::peek() const {
+  if (active_.empty()) return nullptr;
+  const std::uint64_t from = bfq_later(active_.min_start(), vtime_) ? active_.min_start() : vtime_;
+  return active_.first_eligible(from);
+}
+
 void BfqTree::take(BfqEntity& entity) {
   ELEVD_ASSERT(entity.tree == this && entity.place == BfqEntity::Place::active);
   active_.erase(entity);

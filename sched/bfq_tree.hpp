@@ -39,11 +39,14 @@ struct BfqNode {
 };
 
 class BfqTree;
+struct BfqGroup;
 
-/// What is scheduled: a queue.
+/// What is scheduled: a queue or a group.
 struct BfqEntity : BfqNode {
   enum class Place : std::uint8_t { nowhere, active, idle, serving };
   Place place = Place::nowhere;
+  bool is_group = false;
+  BfqGroup* above = nullptr;         ///< the group it competes in
   BfqTree* tree = nullptr;           ///< the one it is in, null: nowhere
   std::uint32_t weight = 40;         ///< as the tree counts it
   std::uint32_t wanted_weight = 40;  ///< taken over when it is next activated or requeued
@@ -109,6 +112,8 @@ class BfqTree {
   /// Whom to serve next, null: nobody is active. Virtual time jumps if nobody would be eligible.
   /// REQUIRES: nobody of this tree is in service.
   [[nodiscard]] BfqEntity* choose();
+  /// What choose() would say, whoever is in service; virtual time stays.
+  [[nodiscard]] const BfqEntity* peek() const;
   /// Takes an active entity into service.
   void take(BfqEntity& entity);
   /// It got `sectors` of service.

@@ -207,13 +207,13 @@ TEST_SUITE("bfq") {
       bench.add({.issuer = 1, .start = 8});
       CHECK(bench.expired(BfqReason::preempted) == 1);
       CHECK(bench.queue(1).budget == std::min(left, max_budget));
-      CHECK(bfq_later(bench.elevator.tree(1).vtime(), bench.queue(1).start));
+      CHECK(bfq_later(bench.elevator.root().trees[1].vtime(), bench.queue(1).start));
       CHECK(bench.dispatch_issuer() == 1);
     }
     SUBCASE("too late") {
       bench.advance_us(10'000);
       bench.add({.issuer = 1, .start = 8});
-      CHECK(bench.queue(1).start == bench.elevator.tree(1).vtime());
+      CHECK(bench.queue(1).start == bench.elevator.root().trees[1].vtime());
     }
   }
 
@@ -349,7 +349,7 @@ TEST_SUITE("bfq") {
     CHECK(bench.queue(1).io_class == 1);
     while (bench.dispatch() != nullptr) bench.complete_all();
     CHECK(bench.queue(1).io_class == 0);
-    CHECK(bench.queue(1).tree == &bench.elevator.tree(0));
+    CHECK(bench.queue(1).tree == &bench.elevator.root().trees[0]);
   }
 
   TEST_CASE("a request that comes back from the driver is queued again, not counted again") {
