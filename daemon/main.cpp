@@ -136,10 +136,3 @@ int main(int argc, char** argv) {
     return elevd::daemon::refuse(error.what(), elevd::daemon::kExitFailed);
   }
 }
-
-#if defined(ELEVD_TSAN)
-// The bytes of a ram disk are ordered by who reads and writes the disk, through the kernel, which
-// ThreadSanitizer does not see; overlapping I/O at one time has no order on any disk.
-extern "C" const char* __tsan_default_suppressions();  // NOLINT(bugprone-reserved-identifier)
-extern "C" const char* __tsan_default_suppressions() { return "race:backing_memory.cpp\n"; }
-#endif
