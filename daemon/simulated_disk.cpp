@@ -33,8 +33,11 @@ SimulatedDisk::SimulatedDisk(const scenario::Scenario& scenario, Listener& liste
     workers_.back()->trace = &trace;
   }
   std::fill(peers_.begin(), peers_.end(), workers_.back().get());
-  queue_ = std::make_unique<sched::RequestQueue>(sched::RequestQueue::Options{
-      .limits = scenario.facts.limits, .queue_depth = scenario.facts.depth, .workers = workers});
+  queue_ = std::make_unique<sched::RequestQueue>(
+      sched::RequestQueue::Options{.limits = scenario.facts.limits,
+                                   .queue_depth = scenario.facts.depth,
+                                   .workers = workers,
+                                   .groups = &groups_});
   if (scenario.stalled) model_.stall();
   disk_.name = kName;
   disk_.queue = queue_.get();
@@ -110,6 +113,15 @@ void SimulatedDisk::collect() {
       [[maybe_unused]] const bool gate_is_closed = queue_->leave(*worker);  // the gate is ours
     }
   }
+}
+
+sched::GroupId SimulatedDisk::make_group(std::string_view path, std::uint32_t weight) {
+  const sched::GroupId id = groups_.id(path);
+  queue_->with_group_weights([&](sched::GroupWeights& weights) {
+    weights.set(id, weight);
+    return true;
+  });
+  return id;
 }
 
 // --- The device -------------------------------------------------------------------------------

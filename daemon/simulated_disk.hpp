@@ -56,6 +56,9 @@ class SimulatedDisk : private sched::Driver {
   /// A change is pending: a bio has to wait until gate_opened().
   [[nodiscard]] bool gate_closed() const { return !changes_.empty(); }
 
+  /// The number of the cgroup at `path`, which has that weight from now on.
+  [[nodiscard]] sched::GroupId make_group(std::string_view path, std::uint32_t weight);
+
   // --- The device and the clock ------------------------------------------------------------
 
   [[nodiscard]] DeviceModel& model() { return model_; }
@@ -111,6 +114,7 @@ class SimulatedDisk : private sched::Driver {
   // The last worker is the device's: it completes, owns no bio, and takes all mail.
   std::vector<sched::Worker*> peers_;
   std::vector<std::unique_ptr<sched::Worker>> workers_;
+  sched::Groups groups_;
   std::unique_ptr<sched::RequestQueue> queue_;
   sysfs::Disk disk_;
   sysfs::Tree tree_;

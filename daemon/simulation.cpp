@@ -75,6 +75,7 @@ struct Burst {
   std::size_t next = 0;
   bool each = false;
   unsigned worker = 0;
+  sched::GroupId group = sched::kRootGroup;
   RunningJob* job = nullptr;
 };
 
@@ -82,6 +83,7 @@ struct Burst {
 struct SimulatedTask {
   unsigned number = 0;  ///< of the output
   sched::IoPriority priority;
+  sched::GroupId group = sched::kRootGroup;
   unsigned worker = 0;
   std::deque<Burst> bursts;  ///< the first one is being submitted
   std::deque<RunningJob> jobs;
@@ -140,7 +142,7 @@ class Simulation : private SimulatedDisk::Listener, private sched::TraceSink {
   bool act(const scenario::Device& change);
   bool act(const scenario::Scheduler& change);
   bool act(const scenario::Set& change);
-  bool act(const scenario::Group&) { return true; }  // a matter of elevators that know groups
+  bool act(const scenario::Group& group);
   bool act(const scenario::Task& change);
   bool act(const scenario::Submit& submit);
   bool act(const scenario::Job& job);
@@ -163,6 +165,11 @@ class Simulation : private SimulatedDisk::Listener, private sched::TraceSink {
   bool closing_ = false;  ///< nothing new is submitted
   bool keeps_dispatches_;
   std::map<std::string, SimulatedTask> tasks_;
+  struct NamedGroup {
+    std::string path;
+    sched::GroupId id = sched::kRootGroup;
+  };
+  std::map<std::string, NamedGroup> groups_;
   std::deque<SimulatedBio> bios_;
   std::vector<SimulatedBio*> free_bios_;
   std::deque<SimulatedTask*> able_;
@@ -309,6 +316,7 @@ SimulatedBio& Simulation::make_bio(SimulatedTask& task, const Burst& burst, cons
   bio.length = words.length;
   bio.whole = words.length;
   bio.issuer = task.number + 1;
+  bio.group = burst.group;
   bio.next = nullptr;
   bio.task = &task;
   bio.job = burst.job;
@@ -375,6 +383,7 @@ bool Simulation::next_burst(SimulatedTask& task) {
     job.free_places -= n;
     Burst burst;
     burst.worker = task.worker;
+    burst.group = task.group;
     burst.job = &job;
     for (std::uint64_t i = 0; i < n; ++i) draw(job, burst.bios.emplace_back());
     job.submitted += n;
@@ -478,10 +487,20 @@ bool Simulation::act(const scenario::Scheduler& change) { return store("schedule
 
 bool Simulation::act(const scenario::Set& change) { return store(change.attribute, change.value); }
 
+bool Simulation::act(const scenario::Group& group) {
+  NamedGroup& made = groups_[group.name];
+  made.path = (group.parent.empty() ? "" : groups_[group.parent].path) + "/" + group.name;
+  made.id = disk_.make_group(made.path, group.weight);
+  return true;
+}
+
 bool Simulation::act(const scenario::Task& change) {
   SimulatedTask& named = task(change.name);
   if (change.priority) named.priority = *change.priority;
   if (change.worker) named.worker = *change.worker;
+  if (change.group) named.group = groups_[*change.group].id;
+  // A path that no group line can make.
+  if (change.weight) named.group = disk_.make_group("/task." + change.name, *change.weight);
   return true;
 }
 
@@ -492,6 +511,7 @@ bool Simulation::act(const scenario::Submit& submit) {
   for (BioWords& bio : burst.bios) bio.priority = bio.priority.value_or(named.priority);
   burst.each = submit.each;
   burst.worker = named.worker;
+  burst.group = named.group;
   named.bursts.push_back(std::move(burst));
   if (named.waiting == nullptr) go_on(named);
   return true;

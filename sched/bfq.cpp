@@ -85,6 +85,7 @@ void Bfq::insert_one(Request& rq, RequestList& merged) {
     if (insert_merge(rq, merged)) return;
   }
   arrive(queue, rq);
+  note_allocated(queue);
   if (mergeable(rq)) {
     hash_.add(rq);
     if (last_merge_ == nullptr) last_merge_ = &rq;
@@ -96,7 +97,7 @@ void Bfq::insert_one(Request& rq, RequestList& merged) {
 BfqQueue& Bfq::queue_for(const Request& rq) {
   const BfqPriority priority = BfqPriority::of(rq.priority);
   if (rq.op != Op::read && (rq.bio_flags & kBioSync) == 0) {
-    BfqQueue& queue = root_.async(priority);
+    BfqQueue& queue = group_for(rq.group).async(priority);
     if (queue.max_budget == 0) queue.max_budget = max_budget() * 2 / 3;
     return queue;
   }
@@ -109,16 +110,21 @@ BfqQueue& Bfq::queue_for(const Request& rq) {
   if (made) {
     queue.io_class = queue.wanted_class;
     queue.weight = queue.wanted_weight;
+    if (rq.group != kRootGroup) bfq_join(queue, group_for(rq.group));
     note_created(queue);
+  } else if (queue.above->id != rq.group && queue.by_issuer.is_linked()) [[unlikely]] {
+    move(queue, group_for(rq.group));
   }
   return queue;
 }
 
 BfqQueue* Bfq::known_queue_for(const Bio& bio) {
   if (bio.op != Op::read && (bio.flags & kBioSync) == 0) {
-    return &root_.async(BfqPriority::of(bio.priority));
+    BfqGroup* const group = groups_.find(bio.group);
+    return group == nullptr ? nullptr : &group->async(BfqPriority::of(bio.priority));
   }
-  return pool_.find(bio.issuer);
+  BfqQueue* const queue = pool_.find(bio.issuer);
+  return queue != nullptr && queue->above->id == bio.group ? queue : nullptr;
 }
 
 void Bfq::arrive(BfqQueue& queue, Request& rq) {
@@ -177,6 +183,7 @@ bool Bfq::is_far(const Request& rq, Sector from) const {
 void Bfq::link(BfqQueue& queue, Request& rq) {
   queue.order.insert(rq);
   ++queue.queued;
+  bfq_count_allocated(queue, 1);
   queued_.fetch_add(1, std::memory_order_seq_cst);
 }
 
@@ -265,12 +272,7 @@ void Bfq::become_busy(BfqQueue& queue) {
   queue.busy = true;
   ++busy_[queue.io_class];
   note_use(queue);
-  if (serving_ == nullptr) return;
-  const bool outranks = queue.io_class < serving_->io_class ||
-                        (queue.io_class == serving_->io_class && queue.weight > serving_->weight);
-  if ((recovers && queue.raise >= serving_->raise) || outranks || !better_to_idle(*serving_)) {
-    expire(BfqReason::preempted, std::nullopt);
-  }
+  if (serving_ != nullptr && preempts(queue, recovers)) expire(BfqReason::preempted, std::nullopt);
 }
 
 /// Section 7, "arrival while waiting". A small first request does not end the waiting by itself,
@@ -281,34 +283,6 @@ void Bfq::arrived_in_service(BfqQueue& queue, const Request& rq) {
   if (queue.queued == 1 && rq.length.value < kBlockSectors && boosts(queue) && !timed_out) return;
   stop_waiting();
   if (timed_out) expire(BfqReason::budget_timeout, std::nullopt);
-}
-
-// --- Depth (section 14) -----------------------------------------------------------------------
-
-std::uint32_t Bfq::default_async_depth(std::uint32_t nr_requests) const {
-  return std::max(nr_requests * 3 / 4, 1U);
-}
-
-DepthLimit Bfq::limit(const Bio& bio) const {
-  if (bio.is_sync_read()) return {};
-  const std::uint32_t async_depth = async_depth_.load(std::memory_order_relaxed);
-  if (async_depth == Sbitmap::kUnlimited) return {};
-  const bool sync = (bio.flags & kBioSync) != 0;
-  // Fewer while an issuer is raised.
-  const bool raised = raised_busy_.load(std::memory_order_relaxed) != 0;
-  if (!sync) {
-    return {DepthClass::async, std::max(raised ? async_depth / 4 : async_depth * 2 / 3, 1U)};
-  }
-  if (raised) return {DepthClass::sync_write, std::max(async_depth / 2, 1U)};
-  if (async_depth >= nr_requests_.load(std::memory_order_relaxed)) return {};
-  return {DepthClass::sync_write, std::max(async_depth, 1U)};
-}
-
-/// 1, so that the wake batch is 1, as in the kernel.
-std::uint32_t Bfq::depth_updated(std::uint32_t nr_requests, std::uint32_t async_depth) {
-  async_depth_.store(async_depth, std::memory_order_relaxed);
-  nr_requests_.store(nr_requests, std::memory_order_relaxed);
-  return 1;
 }
 
 // --- Invariants -------------------------------------------------------------------------------
@@ -346,16 +320,13 @@ void Bfq::check() {
     in_flight += queue.in_flight;
   };
   pool_.for_each(look_at);
-  root_.for_each_async(look_at);
+  groups_.for_each([&](BfqGroup& group) { group.for_each_async(look_at); });
   ELEVD_ASSERT(busy == busy_ && weights == weights_);
   ELEVD_ASSERT(raised == raised_busy());
   ELEVD_ASSERT(all_queued == queued() && in_flight == in_driver_);
   ELEVD_ASSERT(!waiting() || serving_ != nullptr);
   ELEVD_ASSERT(last_merge_ == nullptr || last_merge_->fifo_hook.is_linked());
-  for (unsigned c = 0; c < kClasses; ++c) {
-    const bool here = serving_ != nullptr && serving_->io_class == c;
-    root_.trees[c].check(here ? serving_ : nullptr);
-  }
+  check_groups();
   hash_.each([](const Request& rq) { ELEVD_ASSERT(rq.fifo_hook.is_linked() && mergeable(rq)); });
 }
 

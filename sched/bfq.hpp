@@ -23,6 +23,7 @@
 #include <optional>
 #include <string_view>
 
+#include "bfq_admission.hpp"
 #include "bfq_group.hpp"
 #include "bfq_queue.hpp"
 #include "bfq_rate.hpp"
@@ -78,6 +79,8 @@ class Bfq final : public Elevator {
   [[nodiscard]] std::uint32_t depth_updated(std::uint32_t nr_requests,
                                             std::uint32_t async_depth) override;
   [[nodiscard]] std::optional<Instant> wake_at() const override;
+  [[nodiscard]] bool knows_groups() const override { return true; }
+  void group_weights_changed() override;
 
   [[nodiscard]] const BfqTunables& tunables() const { return tunables_; }
   void set_tunables(const BfqTunables& tunables);
@@ -89,9 +92,12 @@ class Bfq final : public Elevator {
   /// Null: the issuer is not known.
   [[nodiscard]] const BfqQueue* queue_of(std::uint64_t issuer) { return pool_.find(issuer); }
   [[nodiscard]] const BfqQueue& async_queue(IoPriority priority) {
-    return root_.async(BfqPriority::of(priority));
+    return groups_.root().async(BfqPriority::of(priority));
   }
-  [[nodiscard]] const BfqGroup& root() const { return root_; }
+  [[nodiscard]] std::uint32_t group_count() const { return groups_.count(); }
+  /// Null: it was not seen yet.
+  [[nodiscard]] BfqGroup* group(GroupId id) { return groups_.find(id); }
+  [[nodiscard]] BfqGroup& root() { return groups_.root(); }
   [[nodiscard]] std::uint32_t busy(unsigned io_class) const { return busy_[io_class]; }
   [[nodiscard]] std::uint32_t queued() const { return queued_.load(); }
   [[nodiscard]] std::uint32_t in_driver() const { return in_driver_; }
@@ -129,6 +135,11 @@ class Bfq final : public Elevator {
   void insert_one(Request& rq, RequestList& merged);
   [[nodiscard]] BfqQueue& queue_for(const Request& rq);
   [[nodiscard]] BfqQueue* known_queue_for(const Bio& bio);
+  [[nodiscard]] BfqGroup& group_for(GroupId id) {
+    return groups_.get(id, groups(), group_weights());
+  }
+  void move(BfqQueue& queue, BfqGroup& group);
+  void count_use(BfqGroup& group, bool used);
   void arrive(BfqQueue& queue, Request& rq);
   void note_think_time(BfqQueue& queue);
   void note_io_bound(BfqQueue& queue);
@@ -142,6 +153,10 @@ class Bfq final : public Elevator {
   void become_busy(BfqQueue& queue);
   void arrived_in_service(BfqQueue& queue, const Request& rq);
   void took_out(Request& rq);
+  [[nodiscard]] bool preempts(const BfqQueue& queue, bool recovers) const;
+  void note_allocated(BfqQueue& queue);
+  [[nodiscard]] bool holds_its_share(const Bio& bio) const;
+  void check_groups();
 
   // Selection: bfq_dispatch.cpp.
   [[nodiscard]] BfqQueue* select();
@@ -196,8 +211,10 @@ class Bfq final : public Elevator {
   [[nodiscard]] bool late_bio_merge(Request& rq, RequestList& merged);
 
   BfqTunables tunables_;
-  BfqGroup root_;
-  BfqPool pool_{root_};
+  BfqGroups groups_;
+  BfqPool pool_{groups_.root()};
+  std::uint32_t groups_used_ = 0;  ///< groups with queues that are used
+  BfqAdmission over_limit_;
   std::array<std::uint32_t, kClasses> busy_{};
   std::array<std::uint32_t, kWeights + 1> weights_{};  ///< queues in use, by weight / 10
   RequestList bypass_;                                 ///< inserted at head
@@ -224,6 +241,7 @@ class Bfq final : public Elevator {
   std::array<BfqQueue*, kLargeBurst> burst_{};
   unsigned burst_size_ = 0;
   bool large_burst_ = false;
+  GroupId burst_group_ = kRootGroup;
   Instant last_created_;
 
   std::atomic<std::uint32_t> raised_busy_{0};  ///< written under the lock

@@ -75,7 +75,7 @@ bool Bfq::may_time_out(const BfqQueue& queue) const {
 /// Takes the next queue into service, and the groups above it.
 BfqQueue* Bfq::pick() {
   if (busy_total() == 0) return nullptr;
-  BfqEntity* chosen = &root_;
+  BfqEntity* chosen = &groups_.root();
   do {
     chosen = static_cast<BfqGroup*>(chosen)->take_next(now_);
     ELEVD_ASSERT(chosen != nullptr);
@@ -217,7 +217,7 @@ void Bfq::place(BfqQueue& queue) {
 bool Bfq::asymmetric(const BfqQueue& queue) const {
   unsigned classes = 0;
   for (const std::uint32_t busy : busy_) classes += busy != 0 ? 1U : 0U;
-  if (classes > 1) return true;
+  if (classes > 1 || groups_used_ > 1) return true;
   unsigned weights = 0;
   unsigned smallest = 0;
   for (unsigned weight = kWeights; weight > 0; --weight) {
@@ -278,6 +278,8 @@ void Bfq::took_out(Request& rq) {
   sample_queueing();
   --in_driver_;
   --queue.in_flight;
+  bfq_count_allocated(queue, -1);
+  note_allocated(queue);
   queue.last_completion = now_;
   rate().completed(now_);
   if (queue.soft_is_due && queue.in_flight == 0 && queue.raise != kInteractive) {
@@ -326,6 +328,10 @@ void Bfq::note_use(BfqQueue& queue) {
     if (queue.counted_weight != 0) --weights_[queue.counted_weight];
     if (weight != 0) ++weights_[weight];
     queue.counted_weight = weight;
+  }
+  if (used != queue.counted_used) {
+    queue.counted_used = used;
+    count_use(*queue.above, used);
   }
   const bool raised = queue.busy && queue.raise > 1;
   if (raised != queue.counted_raised) {

@@ -15,7 +15,7 @@ std::int64_t due_at(const Request& rq) { return static_cast<std::int64_t>(rq.ele
 bool Bfq::allow_merge(const Request& rq, const Bio& bio) const {
   const bool sync = bio.op == Op::read || (bio.flags & kBioSync) != 0;
   const bool rq_sync = rq.op == Op::read || (rq.bio_flags & kBioSync) != 0;
-  if (sync != rq_sync) return false;
+  if (sync != rq_sync || rq.group != bio.group) return false;
   return sync ? rq.issuer == bio.issuer : rq.priority.effective() == bio.priority.effective();
 }
 
@@ -41,6 +41,7 @@ void Bfq::no_more_merges(Request& rq) {
 
 /// `rq` was taken into another one of its queue.
 void Bfq::merged_away(Request& rq, RequestList& merged) {
+  if (rq.fifo_hook.is_linked()) bfq_count_allocated(queue_of(rq), -1);
   unlink(queue_of(rq), rq);
   ++counts_.merged;
   rq.elevator_data = nullptr;

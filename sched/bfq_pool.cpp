@@ -51,7 +51,7 @@ BfqPriority BfqPriority::of(IoPriority io_priority) {
   }
 }
 
-BfqPool::BfqPool(BfqGroup& root) : root_(root) { shared_.above = &root; }
+BfqPool::BfqPool(BfqGroup& root) : root_(root) { bfq_join(shared_, root); }
 
 BfqPool::~BfqPool() {
   for_each([](BfqQueue& queue) {
@@ -100,7 +100,7 @@ BfqQueue& BfqPool::get(std::uint64_t issuer, Instant now, bool& made) {
   BfqQueue* const queue = unused(now);
   if (queue == nullptr) return shared_;
   make_blank_queue(*queue, issuer);
-  queue->above = &root_;
+  bfq_join(*queue, root_);
   bucket(issuer).push_front(*queue);
   made = true;
   return *queue;

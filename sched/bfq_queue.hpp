@@ -82,6 +82,8 @@ struct BfqQueue : BfqEntity {
   bool soft_is_due = false;              ///< soft_from is to be set when nothing is at the device
   bool in_burst = false;                 ///< of a large one
   bool counted_raised = false;
+  bool counted_used = false;  ///< in the counts of its group
+  bool counted_over = false;  ///< noted as holding its share of requests
 
   [[nodiscard]] bool empty() const { return next == nullptr; }
   /// More than 19 of its last 32 requests were far from the one before.

@@ -22,11 +22,13 @@ constexpr Duration kBurstForgotten{10'000'000'000};
 /// Many queues made in a row are one program starting up; they want throughput, none is raised.
 void Bfq::note_created(BfqQueue& queue) {
   queue.soft_from = now_;
-  const bool goes_on = burst_size_ != 0 && now_ <= last_created_ + kBurstInterval;
+  const bool goes_on =
+      burst_size_ != 0 && now_ <= last_created_ + kBurstInterval && burst_group_ == queue.above->id;
   last_created_ = now_;
   if (!goes_on) {
     large_burst_ = false;
     burst_size_ = 0;
+    burst_group_ = queue.above->id;
     if (busy_total() == 0) burst_[burst_size_++] = &queue;
     return;
   }

@@ -53,6 +53,7 @@ struct BfqEntity : BfqNode {
   std::uint32_t raise = 1;           ///< factor of its weight while it is raised
   std::uint64_t service = 0;         ///< sectors, in this slot
   std::uint64_t budget = 0;          ///< sectors
+  std::uint32_t allocated = 0;       ///< requests inserted and not completed, of it or below it
 
   [[nodiscard]] std::uint64_t left_of_budget() const {
     return budget > service ? budget - service : 0;

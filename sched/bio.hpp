@@ -58,6 +58,10 @@ struct IoPriority {
   }
 };
 
+/// The cgroup of a submitter, groups.hpp.
+using GroupId = std::uint32_t;
+inline constexpr GroupId kRootGroup = 0;
+
 using BioFlags = std::uint16_t;
 inline constexpr BioFlags kBioFua = 1;       ///< on stable storage before it completes
 inline constexpr BioFlags kBioPreflush = 2;  ///< flush the cache first
@@ -80,6 +84,7 @@ struct Bio {
   Sectors length;                 ///< sectors not yet in a request
   Sector origin;                  ///< start as submitted (set by RequestQueue::submit)
   std::uint64_t issuer = 0;       ///< thread id of the submitter, 0 unknown
+  GroupId group = kRootGroup;     ///< of the submitter
   RequestQueue* queue = nullptr;  ///< set by RequestQueue::submit
   Bio* parent = nullptr;          ///< the submitted bio this one is a piece of
   Bio* next = nullptr;            ///< next bio of the same request, in list order

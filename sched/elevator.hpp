@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "bio.hpp"
+#include "groups.hpp"
 #include "merge.hpp"
 #include "request.hpp"
 #include "tag_map.hpp"
@@ -28,6 +29,8 @@ struct ElevatorContext {
   const Limits* limits = nullptr;
   const std::atomic<unsigned>* nomerges = nullptr;  ///< 0, 1 or 2
   unsigned workers = 64;                            ///< indices of workers are below that
+  const Groups* groups = nullptr;                   ///< null: there is the root only
+  const GroupWeights* group_weights = nullptr;      ///< null: all weigh the same
 };
 
 class Elevator {
@@ -89,9 +92,16 @@ class Elevator {
   [[nodiscard]] virtual std::optional<Instant> timer_at() const { return std::nullopt; }
   virtual void timer(Instant) {}
 
+  /// Whether it looks at the groups of submitters.
+  [[nodiscard]] virtual bool knows_groups() const { return false; }
+  /// The weight of some group is another one.
+  virtual void group_weights_changed() {}
+
  protected:
   [[nodiscard]] const Limits& limits() const { return *context_.limits; }
   [[nodiscard]] unsigned workers() const { return context_.workers; }
+  [[nodiscard]] const Groups* groups() const { return context_.groups; }
+  [[nodiscard]] const GroupWeights* group_weights() const { return context_.group_weights; }
   [[nodiscard]] unsigned nomerges() const {
     return context_.nomerges->load(std::memory_order_relaxed);
   }

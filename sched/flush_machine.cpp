@@ -55,6 +55,7 @@ void FlushMachine::kick(Instant now, Outcome& out) {
   flush_.worker = waiter.worker;
   flush_.priority = waiter.priority;
   flush_.issuer = waiter.issuer;
+  flush_.group = waiter.group;
   flush_.allocated = now;
   flush_.error = 0;
   out.flush = &flush_;

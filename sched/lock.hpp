@@ -9,6 +9,7 @@
 //               1. elevator lock of a RequestQueue   (never two disks' at once)
 //               2. software queue lock of a context
 //               3. wait lock of a TagMap
+//               4. lock of Groups, which all disks share
 // Why not std::mutex: with sections of 1 us and four threads on two CPUs it halved the throughput
 //             of a model; pure spinning collapses when the holder is preempted.
 // See also:   request_queue.hpp, tag_map.hpp.

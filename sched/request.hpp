@@ -56,6 +56,7 @@ struct Request {
   std::uint16_t issuing_worker = 0;
   int error = 0;  ///< errno of its completion
   std::uint64_t issuer = 0;
+  GroupId group = kRootGroup;
   Instant allocated;              ///< start of its time in `stat`
   Instant inserted;               ///< when the elevator got it
   Instant issued;                 ///< when the driver got it

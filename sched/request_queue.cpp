@@ -11,6 +11,7 @@ namespace elevd::sched {
 
 RequestQueue::RequestQueue(const Options& options)
     : queue_depth_(options.queue_depth),
+      groups_(options.groups),
       limits_(options.limits),
       nr_requests_(options.queue_depth),
       async_depth_(options.queue_depth) {
@@ -316,6 +317,7 @@ void RequestQueue::attach(Worker& worker, QueueContext& context, Request& rq, Bi
     part->flags = static_cast<BioFlags>(bio.flags | kBioNoMerge);
     part->priority = bio.priority;
     part->issuer = bio.issuer;
+    part->group = bio.group;
     part->owner = bio.owner;
     part->start = bio.start;
     part->length = piece;
@@ -334,6 +336,7 @@ void RequestQueue::attach(Worker& worker, QueueContext& context, Request& rq, Bi
   rq.segment_count = segments(limits_, part->op, part->length);
   rq.priority = part->priority;
   rq.issuer = part->issuer;
+  rq.group = part->group;
   constexpr BioFlags kKept = kBioFua | kBioPreflush | kBioSync | kBioNoMerge;
   rq.bio_flags = static_cast<BioFlags>(part->flags & kKept);
   if ((part->flags & kBioNoMerge) != 0) rq.flags |= kRqNoMerge;
@@ -460,7 +463,7 @@ bool RequestQueue::set_async_depth(std::uint32_t n) {
 RequestQueue::Attachment RequestQueue::prepare(std::unique_ptr<Elevator> elevator) const {
   if (elevator == nullptr) return {};
   const std::uint32_t n = 2 * std::min(queue_depth_, kDefaultRequests);
-  elevator->attach({&limits_, &nomerges_, workers()});
+  elevator->attach({&limits_, &nomerges_, workers(), groups_, &group_weights_});
   return {std::move(elevator), std::make_unique<TagMap>(n, n, workers())};
 }
 

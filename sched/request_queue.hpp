@@ -23,6 +23,7 @@
 #include "bio.hpp"
 #include "elevator.hpp"
 #include "flush_machine.hpp"
+#include "groups.hpp"
 #include "limits.hpp"
 #include "lock.hpp"
 #include "queue_view.hpp"
@@ -64,15 +65,17 @@ class RequestQueue {
     Limits limits;
     std::uint32_t queue_depth = 128;  ///< hardware tags, 1..kMaxHardwareDepth
     unsigned workers = 1;             ///< 1..64
+    Groups* groups = nullptr;         ///< what numbers of groups mean; null: there is the root only
   };
   explicit RequestQueue(const Options& options);
   ~RequestQueue();
 
   // --- The data path, by workers -----------------------------------------------------------
 
-  /// Takes a bio; op, flags, start, length, priority, issuer are set. It appears in `finished` of
-  /// some worker once, with `error` set: EIO (not whole logical blocks), EOPNOTSUPP (discard or
-  /// write zeroes switched off), EAGAIN (kBioNoWait would have waited), or what the driver said.
+  /// Takes a bio; op, flags, start, length, priority, issuer, group are set. It appears in
+  /// `finished` of some worker once, with `error` set: EIO (not whole logical blocks), EOPNOTSUPP
+  /// (discard or write zeroes switched off), EAGAIN (kBioNoWait would have waited), or what the
+  /// driver said.
   void submit(Worker& worker, Bio& bio);
 
   /// Goes on with a bio that was woken for a tag.
@@ -160,6 +163,17 @@ class RequestQueue {
   auto with_elevator(Use&& use) {
     const LockGuard guard(lock_);
     return use(elevator_.get());
+  }
+
+  /// What the numbers of groups mean, null: there is the root only.
+  [[nodiscard]] Groups* groups() const { return groups_; }
+  /// Calls `use` with the weights of groups under the elevator lock, and tells the elevator.
+  template <class Use>
+  auto with_group_weights(Use&& use) {
+    const LockGuard guard(lock_);
+    const auto result = use(group_weights_);
+    if (elevator_) elevator_->group_weights_changed();
+    return result;
   }
 
   // --- Quiesce, any thread -----------------------------------------------------------------
@@ -255,12 +269,14 @@ class RequestQueue {
 
   std::vector<std::unique_ptr<QueueContext>> contexts_;
   const std::uint32_t queue_depth_;
+  Groups* const groups_;
   std::unique_ptr<TagMap> hardware_tags_;
   std::unique_ptr<TagMap> sched_tags_;
 
   mutable Lock lock_;                   ///< the elevator lock
   Limits limits_;                       ///< written frozen and under lock_; read by entered bios
   std::unique_ptr<Elevator> elevator_;  ///< replaced frozen and under lock_
+  GroupWeights group_weights_;          ///< under lock_; they outlive elevators
   RequestList residual_ ELEVD_GUARDED_BY(lock_);
   FlushMachine flush_ ELEVD_GUARDED_BY(lock_);
   unsigned last_served_ ELEVD_GUARDED_BY(lock_) = 0;  ///< software queue served last

@@ -25,10 +25,13 @@ struct BfqBench {
     IoPriority priority = {};
     bool sync = true;
     RequestFlags flags = 0;
+    GroupId group = kRootGroup;
   };
 
   Limits limits;
   std::atomic<unsigned> nomerges{2};
+  Groups groups;
+  GroupWeights weights;
   std::deque<Bio> bios;
   std::deque<Request> requests;
   std::vector<Request*> out;  ///< at the device
@@ -37,7 +40,7 @@ struct BfqBench {
 
   explicit BfqBench(bool rotational = false) {
     limits.rotational = rotational;
-    elevator.attach({&limits, &nomerges});
+    elevator.attach({&limits, &nomerges, 1, &groups, &weights});
     // Raising is tested by itself.
     BfqTunables tunables;
     tunables.low_latency = false;
@@ -63,6 +66,7 @@ struct BfqBench {
     bio.start = {item.start};
     bio.length = {item.length};
     bio.issuer = item.issuer;
+    bio.group = item.group;
     bio.priority = item.priority;
     bio.flags = item.sync ? kBioSync : BioFlags{0};
   }
@@ -77,9 +81,17 @@ struct BfqBench {
     rq.segment_count = 1;
     rq.priority = bio.priority;
     rq.issuer = bio.issuer;
+    rq.group = bio.group;
     rq.bio_flags = bio.flags;
     rq.flags = item.flags;
     return rq;
+  }
+  /// The group at `path`, with that weight.
+  GroupId group(const std::string& path, std::uint32_t weight = GroupWeights::kDefault) {
+    const GroupId id = groups.id(path);
+    weights.set(id, weight);
+    elevator.group_weights_changed();
+    return id;
   }
   Request& add(const Item& item) {
     Request& rq = make(item);

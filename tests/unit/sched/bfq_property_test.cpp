@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -151,15 +152,122 @@ void check_bounds(std::uint64_t seed) {
   for (BfqEntity& entity : entities) tree.remove(entity);
 }
 
+/// I6 and I21 at each level of a tree of groups: all leaves are backlogged from a common start.
+class GroupTree {
+ public:
+  explicit GroupTree(std::uint64_t seed) : random_(seed) { grow(root_, 3); }
+  ~GroupTree() {
+    for (Node& node : nodes_) {
+      if (node.entity->tree != nullptr) node.entity->tree->remove(*node.entity);
+    }
+  }
+
+  void run(unsigned slots) {
+    for (Node& node : nodes_) {
+      if (node.entity->is_group) continue;
+      node.entity->budget = 1 + random_(node.most);
+      bfq_activate(*node.entity, 1, false);
+    }
+    for (unsigned n = 0; n < slots; ++n) {
+      slot();
+      for (const Node& node : nodes_) check(node);
+    }
+  }
+
+ private:
+  struct Node {
+    BfqEntity* entity = nullptr;
+    std::uint64_t most = 0;  ///< largest budget of it, or of what is below it
+    double served = 0;
+  };
+
+  std::uint64_t grow(BfqGroup& group, unsigned levels) {
+    std::uint64_t largest = 0;
+    for (std::uint64_t n = 1 + random_(4); n != 0; --n) {
+      const std::size_t index = nodes_.size();
+      Node& node = nodes_.emplace_back();
+      if (levels > 1 && random_.one_in(2)) {
+        groups_.push_back(std::make_unique<BfqGroup>(&group));
+        node.entity = groups_.back().get();
+        const std::uint64_t below = grow(*groups_.back(), levels - 1);
+        nodes_[index].most = below;
+      } else {
+        leaves_.push_back(std::make_unique<BfqEntity>());
+        node.entity = leaves_.back().get();
+        node.entity->above = &group;
+        node.most = 512 + random_(16000);
+      }
+      BfqEntity& entity = *nodes_[index].entity;
+      entity.weight = entity.wanted_weight = static_cast<std::uint32_t>(1 + random_(100));
+      largest = std::max(largest, nodes_[index].most);
+    }
+    return largest;
+  }
+
+  Node& node_of(const BfqEntity* entity) {
+    return *std::find_if(nodes_.begin(), nodes_.end(),
+                         [entity](const Node& node) { return node.entity == entity; });
+  }
+
+  void slot() {
+    BfqEntity* leaf = &root_;
+    do leaf = static_cast<BfqGroup*>(leaf)->take_next({1});
+    while (leaf->is_group);
+    const std::uint64_t sectors = random_.one_in(3) ? 1 + random_(leaf->budget) : leaf->budget;
+    bfq_serve(*leaf, sectors);
+    for (const BfqEntity* e = leaf; e->above != nullptr; e = e->above) {
+      CHECK(e->service == sectors);
+      node_of(e).served += static_cast<double>(sectors);
+    }
+    all_ += static_cast<double>(sectors);
+    leaf->budget = 1 + random_(node_of(leaf).most);
+    bfq_requeue(*leaf, 1);
+    leaf->service = 0;
+  }
+
+  void check(const Node& node) {
+    const BfqGroup& above = *node.entity->above;
+    double weights = 0;
+    double largest = 0;
+    for (const Node& other : nodes_) {
+      if (other.entity->above != &above) continue;
+      weights += other.entity->weight;
+      largest = std::max(largest, static_cast<double>(other.most));
+    }
+    const double share = node.entity->weight / weights;
+    const double whole = above.above == nullptr ? all_ : node_of(&above).served;
+    const auto most = static_cast<double>(node.most);
+    CHECK(node.served - share * whole <= most + 1);
+    CHECK(share * whole - node.served <= most + share * largest + 1);
+    if (!node.entity->is_group) return;
+    const auto& group = static_cast<const BfqGroup&>(*node.entity);
+    CHECK(group.budget == group.next()->budget);
+    CHECK(group.service == 0);
+  }
+
+  Random random_;
+  BfqGroup root_;
+  std::vector<std::unique_ptr<BfqGroup>> groups_;
+  std::vector<std::unique_ptr<BfqEntity>> leaves_;
+  std::deque<Node> nodes_;
+  double all_ = 0;
+};
+
 /// I8 to I18 as far as they are about what stage 1 does, on the elevator alone.
 class BfqModel {
  public:
   explicit BfqModel(std::uint64_t seed)
       : random_(seed), bench_(random_.one_in(2)), issuers_(1 + random_(6)) {
+    if (random_.one_in(2)) {
+      for (const char* path : {"/a", "/a/b", "/a/c", "/d", "/d/e/f"}) {
+        groups_.push_back(bench_.group(path, static_cast<std::uint32_t>(1 + random_(1000))));
+      }
+    }
     bench_.limits.max_sectors = {64};
     bench_.nomerges = static_cast<unsigned>(random_(3));
     for (std::uint64_t n = 0; n < issuers_; ++n) {
       const std::uint64_t kind = random_(8);
+      members_.push_back(groups_[random_(groups_.size())]);
       priorities_.push_back(kind == 0   ? IoPriority::real_time(static_cast<unsigned>(random_(8)))
                             : kind == 1 ? IoPriority::idle()
                                         : IoPriority::best_effort(unsigned(random_(8))));
@@ -206,6 +314,11 @@ class BfqModel {
       tunables.timeout_sync_ms = random_.one_in(3) ? 4 : 124;
     });
     bench_.nomerges = static_cast<unsigned>(random_(3));
+    if (random_.one_in(3)) members_[random_(issuers_)] = groups_[random_(groups_.size())];
+    if (random_.one_in(3)) {
+      bench_.weights.set(groups_.back(), static_cast<std::uint32_t>(random_(1001)));
+      bench_.elevator.group_weights_changed();
+    }
     // A wait that has begun is not ended by a tunable.
     if (bench_.elevator.waiting()) bench_.advance_us(20'000);
     if (random_.one_in(3)) {
@@ -223,6 +336,7 @@ class BfqModel {
       item.start = 8 * random_(1024);
       item.length = 8 * (1 + random_(3));
       item.priority = priorities_[issuer - 1];
+      item.group = members_[issuer - 1];
       item.sync = item.op == Op::read || random_.one_in(2);
       if (random_.one_in(20)) item.flags = kRqAtHead | kRqNoMerge;
       if (random_.one_in(3)) item.flags = kRqLookupSkipped;
@@ -231,7 +345,10 @@ class BfqModel {
     }
     if (!random_.one_in(3)) return;
     Bio& bio = bench_.bios.emplace_back();
-    bench_.fill(bio, {.issuer = 1, .start = 8 * random_(1024), .priority = priorities_[0]});
+    bench_.fill(bio, {.issuer = 1,
+                      .start = 8 * random_(1024),
+                      .priority = priorities_[0],
+                      .group = members_[0]});
     RequestList merged;
     const MergeResult kind = bench_.elevator.bio_merge(bio, merged, bench_.now);
     merged.clear();
@@ -258,7 +375,8 @@ class BfqModel {
     log_ += std::to_string(rq->start.value) + "+" + std::to_string(rq->length.value) + " ";
     if ((rq->flags & kRqAtHead) != 0) return;
     const unsigned io_class = BfqPriority::of(rq->priority).io_class;
-    if (real_time && !changed_class_) CHECK(io_class != BfqPriority::kBestEffort);  // I10
+    if (real_time && !changed_class_ && groups_.size() == 1)
+      CHECK(io_class != BfqPriority::kBestEffort);  // I10
     check_parts(*rq);
   }
 
@@ -295,7 +413,8 @@ class BfqModel {
       CHECK(bio->op == rq.op);
       const bool sync = bio->op == Op::read || (bio->flags & kBioSync) != 0;
       CHECK(sync == (rq.op == Op::read || (rq.bio_flags & kBioSync) != 0));
-      if (sync) CHECK(bio->issuer == rq.issuer);
+      // A queue that moved has requests that came before.
+      CHECK((sync ? bio->issuer == rq.issuer : bio->group == rq.group));
       at = bio->end();
     }
     CHECK(at == rq.end());
@@ -331,6 +450,8 @@ class BfqModel {
   BfqBench bench_;
   std::uint64_t issuers_;
   std::vector<IoPriority> priorities_;
+  std::vector<GroupId> groups_{kRootGroup};
+  std::vector<GroupId> members_;  ///< of each issuer
   bool changed_class_ = false;
   std::uint64_t submitted_ = 0;
   std::uint64_t executed_ = 0;
@@ -351,6 +472,13 @@ TEST_SUITE("bfq properties") {
     for (const std::uint64_t seed : seeds(60)) {
       CAPTURE(seed);
       check_bounds(seed);
+    }
+  }
+
+  TEST_CASE("I6 and I21 at each level of groups") {
+    for (const std::uint64_t seed : seeds(60)) {
+      CAPTURE(seed);
+      GroupTree(seed).run(1000);
     }
   }
 
