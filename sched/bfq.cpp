@@ -76,6 +76,10 @@ void Bfq::insert_one(Request& rq, RequestList& merged) {
     return;
   }
   BfqQueue& queue = queue_for(rq);
+  if (queue.made_number == 0) {
+    queue.made_number = ++queues_made_;
+    if (queue.max_budget == 0) queue.max_budget = max_budget() * 2 / 3;
+  }
   rq.elevator_data = &queue;
   const std::uint32_t expire =
       queue.sync ? tunables_.fifo_expire_sync_ms : tunables_.fifo_expire_async_ms;
@@ -94,47 +98,44 @@ void Bfq::insert_one(Request& rq, RequestList& merged) {
 
 /// A read is waited for, and so is a write that says it; the rest goes to the shared queue of its
 /// priority.
-BfqQueue& Bfq::queue_for(const Request& rq) {
-  const BfqPriority priority = BfqPriority::of(rq.priority);
+BfqQueue& Bfq::queue_for(Request& rq) {
+  rq.elevator_issuer = nullptr;
   if (rq.op != Op::read && (rq.bio_flags & kBioSync) == 0) {
-    BfqQueue& queue = group_for(rq.group).async(priority);
-    if (queue.max_budget == 0) queue.max_budget = max_budget() * 2 / 3;
-    return queue;
+    return group_for(rq.group).async(BfqPriority::of(rq.priority));
   }
-  bool made = false;
-  BfqQueue& queue = pool_.get(rq.issuer, now_, made);
-  if (queue.max_budget == 0) queue.max_budget = max_budget() * 2 / 3;
-  queue.wanted_class = priority.io_class;
-  queue.base_weight = priority.weight();
-  queue.wanted_weight = queue.base_weight * queue.raise;
-  if (made) {
-    queue.io_class = queue.wanted_class;
-    queue.weight = queue.wanted_weight;
-    if (rq.group != kRootGroup) bfq_join(queue, group_for(rq.group));
-    note_created(queue);
-  } else if (queue.above->id != rq.group && queue.by_issuer.is_linked()) [[unlikely]] {
-    move(queue, group_for(rq.group));
-  }
-  return queue;
+  BfqContext& context = context_for(rq);
+  if (context.queue->split_due && !context.stably_merged) split(context);
+  rq.elevator_issuer = &context;
+  note_outstanding(context, true);
+  return follow(context, rq.start);
 }
 
+/// Null: the issuer has none yet.
 BfqQueue* Bfq::known_queue_for(const Bio& bio) {
   if (bio.op != Op::read && (bio.flags & kBioSync) == 0) {
     BfqGroup* const group = groups_.find(bio.group);
     return group == nullptr ? nullptr : &group->async(BfqPriority::of(bio.priority));
   }
-  BfqQueue* const queue = pool_.find(bio.issuer);
-  return queue != nullptr && queue->above->id == bio.group ? queue : nullptr;
+  BfqContext* const context = pool_.find(bio.issuer);
+  if (context == nullptr || context->queue->above->id != bio.group) return nullptr;
+  return &follow(*context, bio.start);
 }
 
 void Bfq::arrive(BfqQueue& queue, Request& rq) {
+  if (!queue.first_io) queue.first_io = now_;
   note_think_time(queue);
   note_seek(queue, rq);
+  const auto* const context = static_cast<BfqContext*>(rq.elevator_issuer);
+  if (context != nullptr && context->outstanding <= 1) {
+    if (queue.empty()) look_for_waker(queue);
+    begin_sample(queue, rq);
+  }
   note_io_bound(queue);
   link(queue, rq);
   queue.fifo.push_back(rq);
   const Request* const before = queue.next;
   queue.next = better(queue, queue.next, &rq, last_position_);
+  note_position(queue);
   if (!queue.busy) {
     become_busy(queue);
   } else if (queue.next != before) {
@@ -153,7 +154,8 @@ void Bfq::note_think_time(BfqQueue& queue) {
   queue.think_total = (7 * queue.think_total + 256 * static_cast<std::uint64_t>(thought)) / 8;
   if (queue.think_samples <= kEnoughSamples) return;
   const std::uint64_t mean = (queue.think_total + 128) / queue.think_samples;
-  queue.short_think = 2 * mean <= static_cast<std::uint64_t>(slice_idle().ns);
+  const bool short_think = 2 * mean <= static_cast<std::uint64_t>(slice_idle().ns);
+  if (short_think != queue.short_think) think_time_changed(queue, short_think);
 }
 
 void Bfq::note_io_bound(BfqQueue& queue) {
@@ -172,6 +174,12 @@ void Bfq::note_io_bound(BfqQueue& queue) {
 void Bfq::note_seek(BfqQueue& queue, const Request& rq) {
   queue.seek_history = (queue.seek_history << 1U) | (is_far(rq, queue.last_end) ? 1U : 0U);
   queue.last_end = rq.end();
+}
+
+/// A request of the queue that ended at `from` ends at `to` now; if it was the latest one, the next
+/// one is near or far from there.
+void Bfq::note_grown(BfqQueue& queue, Sector from, Sector to) {
+  if (queue.last_end == from) queue.last_end = to;
 }
 
 bool Bfq::is_far(const Request& rq, Sector from) const {
@@ -241,6 +249,7 @@ Request* Bfq::successor(BfqQueue& queue, Request& rq) {
 
 /// The budget has to do for the next request; that of the one in service is never changed.
 void Bfq::next_changed(BfqQueue& queue) {
+  note_position(queue);
   if (!queue.busy || &queue == serving_ || queue.empty()) return;
   const std::uint64_t budget =
       std::max({queue.max_budget, charge(queue, *queue.next), queue.service});
@@ -287,6 +296,43 @@ void Bfq::arrived_in_service(BfqQueue& queue, const Request& rq) {
 
 // --- Invariants -------------------------------------------------------------------------------
 
+/// Of section 11; I20.
+void Bfq::check_cooperation(const BfqQueue& queue) const {
+  ELEVD_ASSERT(!queue.free.is_linked() || (!queue.counted_used && queue.contexts == 0));
+  ELEVD_ASSERT(queue.redirect == nullptr || queue.has_process());
+  const BfqQueue* end = &queue;
+  for (unsigned steps = 0; end->redirect != nullptr; end = end->redirect) {
+    ELEVD_ASSERT(++steps < 1000 && end->redirect->redirects_here != 0);
+  }
+  if (queue.owner != nullptr) {
+    ELEVD_ASSERT(queue.contexts == 1 && queue.owner->queue == &queue && !queue.shared);
+    ELEVD_ASSERT(queue.base_weight == BfqPriority::of(queue.owner->priority).weight());
+  }
+  ELEVD_ASSERT(!queue.by_position.is_linked() ||
+               (!queue.empty() && queue.position == queue.next->start));
+  if (&queue == serving_ && queue.empty()) ELEVD_ASSERT(queue.has_process());
+}
+
+void Bfq::check_contexts() {
+  std::uint32_t outstanding = 0;
+  std::size_t contexts = 0;
+  pool_.for_each_context([&](const BfqContext& context) {
+    ELEVD_ASSERT(!context.by_issuer.is_linked() || context.queue != nullptr);
+    if (context.queue == nullptr) return;
+    ++contexts;
+    outstanding += context.outstanding;
+    ELEVD_ASSERT(!context.by_issuer.is_linked() ||
+                 context.at_rest.is_linked() == (context.outstanding == 0));
+  });
+  std::size_t counted = 0;
+  std::uint32_t expected = 0;
+  pool_.for_each([&](const BfqQueue& queue) {
+    counted += queue.contexts;
+    expected += queue.queued + queue.in_flight;
+  });
+  ELEVD_ASSERT(contexts == counted && outstanding == expected);
+}
+
 void Bfq::check() {
   std::array<std::uint32_t, kClasses> busy{};
   std::array<std::uint32_t, kWeights + 1> weights{};
@@ -314,13 +360,15 @@ void Bfq::check() {
     const bool used = queue.busy || queue.in_flight != 0;
     ELEVD_ASSERT((queue.counted_weight != 0) == (used && queue.raise == 1));
     if (used && queue.raise == 1) ++weights[queue.counted_weight];
-    ELEVD_ASSERT(!queue.by_issuer.is_linked() || queue.at_rest.is_linked() == !used);
+    ELEVD_ASSERT(queue.counted_used == used);
+    check_cooperation(queue);
     if (queue.busy && queue.raise > 1) ++raised;
     all_queued += queue.queued;
     in_flight += queue.in_flight;
   };
   pool_.for_each(look_at);
   groups_.for_each([&](BfqGroup& group) { group.for_each_async(look_at); });
+  check_contexts();
   ELEVD_ASSERT(busy == busy_ && weights == weights_);
   ELEVD_ASSERT(raised == raised_busy());
   ELEVD_ASSERT(all_queued == queued() && in_flight == in_driver_);

@@ -25,7 +25,7 @@
 
 #include "bfq_admission.hpp"
 #include "bfq_group.hpp"
-#include "bfq_queue.hpp"
+#include "bfq_pool.hpp"
 #include "bfq_rate.hpp"
 #include "bfq_tree.hpp"
 #include "elevator.hpp"
@@ -90,7 +90,12 @@ class Bfq final : public Elevator {
   [[nodiscard]] const BfqQueue* in_service() const { return serving_; }
   [[nodiscard]] bool waiting() const { return idle_until_.has_value(); }
   /// Null: the issuer is not known.
-  [[nodiscard]] const BfqQueue* queue_of(std::uint64_t issuer) { return pool_.find(issuer); }
+  [[nodiscard]] const BfqQueue* queue_of(std::uint64_t issuer) {
+    const BfqContext* const context = pool_.find(issuer);
+    return context == nullptr ? nullptr : context->queue;
+  }
+  /// False: queues made at one time stay apart.
+  void join_twins(bool on) { joins_twins_ = on; }
   [[nodiscard]] const BfqQueue& async_queue(IoPriority priority) {
     return groups_.root().async(BfqPriority::of(priority));
   }
@@ -114,6 +119,10 @@ class Bfq final : public Elevator {
     std::uint64_t merged = 0;
     std::uint64_t dispatched = 0;
     std::uint64_t completed = 0;
+    std::uint64_t redirected = 0;            ///< merges of a queue into another
+    std::uint64_t joined = 0;                ///< issuers that went to another queue by that
+    std::uint64_t split = 0;                 ///< issuers that got one of their own again
+    std::uint64_t injected = 0;              ///< requests served while another queue was kept
     std::array<std::uint64_t, 5> expired{};  ///< by reason
   };
   [[nodiscard]] const Counts& counts() const { return counts_; }
@@ -133,7 +142,7 @@ class Bfq final : public Elevator {
 
   // Insertion: bfq.cpp.
   void insert_one(Request& rq, RequestList& merged);
-  [[nodiscard]] BfqQueue& queue_for(const Request& rq);
+  [[nodiscard]] BfqQueue& queue_for(Request& rq);
   [[nodiscard]] BfqQueue* known_queue_for(const Bio& bio);
   [[nodiscard]] BfqGroup& group_for(GroupId id) {
     return groups_.get(id, groups(), group_weights());
@@ -144,6 +153,7 @@ class Bfq final : public Elevator {
   void note_think_time(BfqQueue& queue);
   void note_io_bound(BfqQueue& queue);
   void note_seek(BfqQueue& queue, const Request& rq);
+  static void note_grown(BfqQueue& queue, Sector from, Sector to);
   [[nodiscard]] bool is_far(const Request& rq, Sector from) const;
   void link(BfqQueue& queue, Request& rq);
   void unlink(BfqQueue& queue, Request& rq);
@@ -155,8 +165,63 @@ class Bfq final : public Elevator {
   void took_out(Request& rq);
   [[nodiscard]] bool preempts(const BfqQueue& queue, bool recovers) const;
   void note_allocated(BfqQueue& queue);
+  void hold_share(BfqQueue& queue, bool over);
   [[nodiscard]] bool holds_its_share(const Bio& bio) const;
   void check_groups();
+
+  // Cooperation: bfq_cooperate.cpp.
+  struct ByPosition {
+    bool operator()(const BfqQueue& a, const BfqQueue& b) const { return a.position < b.position; }
+    bool operator()(const BfqQueue& a, Sector b) const { return a.position < b; }
+  };
+  using Positions =
+      bi::multiset<BfqQueue,
+                   bi::member_hook<BfqQueue, bi::set_member_hook<>, &BfqQueue::by_position>,
+                   bi::compare<ByPosition>, bi::constant_time_size<false>>;
+  [[nodiscard]] BfqContext& context_for(const Request& rq);
+  void change_group(BfqContext& context, BfqGroup& group);
+  void give_queue(BfqContext& context, BfqQueue& queue, BfqGroup& group);
+  void give_own_queue(BfqContext& context, BfqGroup& group);
+  static void take_priority(BfqQueue& queue, IoPriority priority);
+  void note_outstanding(BfqContext& context, bool more);
+  void forget_issuer(Request& rq);
+  void leave(BfqContext& context);
+  void lost_process(BfqQueue& queue);
+  void release_unneeded(BfqQueue& queue);
+  [[nodiscard]] bool looks_for_partners() const;
+  void note_position(BfqQueue& queue);
+  [[nodiscard]] BfqQueue* nearest(Sector position);
+  [[nodiscard]] bool too_late_to_merge(const BfqQueue& queue) const;
+  [[nodiscard]] bool may_cooperate(const BfqQueue& queue, const BfqQueue& with) const;
+  [[nodiscard]] BfqQueue* find_partner(BfqQueue& queue, Sector position);
+  [[nodiscard]] BfqQueue* redirect(BfqQueue& queue, BfqQueue& into, bool stable);
+  [[nodiscard]] BfqQueue& follow(BfqContext& context, Sector position);
+  void change_queue(BfqContext& context, BfqQueue& into);
+  void save(BfqQueue& queue);
+  void hand_over_raise(BfqQueue& from, BfqQueue& into);
+  void split(BfqContext& context);
+  void restore(BfqQueue& queue);
+  void look_for_twin(BfqContext& context);
+  void forget_twin(BfqQueue& queue);
+  [[nodiscard]] BfqQueue* due_twin(BfqQueue& queue);
+
+  // Injection: bfq_inject.cpp.
+  using BusyQueues =
+      bi::list<BfqQueue, bi::member_hook<BfqQueue, BfqQueue::Hook, &BfqQueue::by_busy>,
+               bi::constant_time_size<false>>;
+  [[nodiscard]] bool may_inject(const BfqQueue& queue) const;
+  [[nodiscard]] BfqQueue* choose_injected();
+  [[nodiscard]] BfqQueue* own_async(const BfqQueue& served);
+  [[nodiscard]] BfqQueue* choose_any(const BfqQueue& served);
+  void served_out_of_turn(BfqQueue& queue);
+  void reset_injection(BfqQueue& queue);
+  void think_time_changed(BfqQueue& queue, bool short_think);
+  void begin_sample(BfqQueue& queue, const Request& rq);
+  void end_sample(BfqQueue& queue);
+  void drop_sample();
+  void look_for_waker(BfqQueue& queue);
+  void set_waker(BfqQueue& queue, BfqQueue* waker);
+  void forget_waking(BfqQueue& queue);
 
   // Selection: bfq_dispatch.cpp.
   [[nodiscard]] BfqQueue* select();
@@ -210,6 +275,9 @@ class Bfq final : public Elevator {
   [[nodiscard]] bool insert_merge(Request& rq, RequestList& merged);
   [[nodiscard]] bool late_bio_merge(Request& rq, RequestList& merged);
 
+  void check_cooperation(const BfqQueue& queue) const;
+  void check_contexts();
+
   BfqTunables tunables_;
   BfqGroups groups_;
   BfqPool pool_{groups_.root()};
@@ -243,6 +311,18 @@ class Bfq final : public Elevator {
   bool large_burst_ = false;
   GroupId burst_group_ = kRootGroup;
   Instant last_created_;
+
+  Positions positions_;  ///< queues, by their next request
+  bool joins_twins_ = true;
+
+  BusyQueues busy_queues_;
+  std::uint64_t queues_made_ = 0;
+  const Request* sampled_ = nullptr;  ///< its way through the device is measured
+  Instant sample_start_;
+  bool sample_alone_ = false;  ///< it began with nothing at the device
+  bool injected_ = false;      ///< since then, or what was injected may be there still
+  BfqQueue* completed_last_ = nullptr;
+  Instant completed_last_at_;
 
   std::atomic<std::uint32_t> raised_busy_{0};  ///< written under the lock
   std::atomic<std::uint32_t> async_depth_{Sbitmap::kUnlimited};

@@ -45,7 +45,8 @@ Request* Bfq::dispatch(Instant now) {
   return queue == nullptr ? nullptr : &serve(*queue);
 }
 
-/// The queue to take a request from; null: none, or it is better to wait for the one in service.
+/// The queue to take a request from: the one in service, or another one while that is empty and
+/// kept; null: none, or it is better to wait.
 BfqQueue* Bfq::select() {
   if (serving_ != nullptr && past_deadline(now_) && may_time_out(*serving_)) {
     expire(BfqReason::budget_timeout, std::nullopt);
@@ -61,7 +62,7 @@ BfqQueue* Bfq::select() {
       expire(BfqReason::budget_exhausted, std::nullopt);
       continue;
     }
-    if (waiting() || (queue.in_flight != 0 && better_to_idle(queue))) return nullptr;
+    if (waiting() || (queue.in_flight != 0 && better_to_idle(queue))) return choose_injected();
     expire(BfqReason::no_more_requests, std::nullopt);
   }
 }
@@ -97,6 +98,9 @@ Request& Bfq::serve(BfqQueue& queue) {
   bfq_serve(queue, charge(queue, rq));
   queue.next = successor(queue, rq);
   unlink(queue, rq);
+  note_position(queue);
+  queue.was_served = true;
+  queue.served_end = rq.end();
   queue.service_since_busy += rq.length.value;
   if (queue.raise > 1) queue.service_raised += rq.length.value;
   rate().dispatched(rq.length, is_far(rq, last_position_), in_driver_, now_);
@@ -104,10 +108,17 @@ Request& Bfq::serve(BfqQueue& queue) {
   ++queue.in_flight;
   ++in_driver_;
   ++counts_.dispatched;
+  if (&queue != serving_) {
+    served_out_of_turn(queue);
+    return rq;
+  }
   look_at_raise(queue);
   note_use(queue);
-  if (queue.io_class == BfqPriority::kIdle && busy_total() > 1)
+  if (queue.io_class == BfqPriority::kIdle && busy_total() > 1) {
     expire(BfqReason::budget_exhausted, std::nullopt);
+  } else if (queue.empty() && !queue.has_process()) {
+    expire(BfqReason::no_more_requests, std::nullopt);
+  }
   return rq;
 }
 
@@ -125,11 +136,14 @@ void Bfq::expire(BfqReason reason, std::optional<Instant> idle_since) {
   charge_time(queue, reason, idle_since);
   adjust_budget(queue, reason);
   stop_waiting();
+  drop_sample();
   if (queue.empty()) {
     queue.soft_is_due = queue.in_flight != 0;
     if (!queue.soft_is_due) note_soft_from(queue);
   }
-  const bool stays = !queue.empty() || (reason == BfqReason::preempted && needed(queue));
+  if (queue.shared && queue.seeky()) queue.split_due = true;
+  const bool stays =
+      !queue.empty() || (reason == BfqReason::preempted && queue.has_process() && needed(queue));
   serving_ = nullptr;
   if (stays) {
     const unsigned before = queue.io_class;
@@ -244,6 +258,7 @@ bool Bfq::needed(const BfqQueue& queue) const {
 }
 
 bool Bfq::better_to_idle(const BfqQueue& queue) const {
+  if (!queue.has_process()) return false;
   if (tunables_.strict_guarantees) return true;
   if (tunables_.slice_idle_us == 0 || !queue.sync || queue.io_class == BfqPriority::kIdle)
     return false;
@@ -275,12 +290,15 @@ void Bfq::fire_timer(Instant now) {
 void Bfq::took_out(Request& rq) {
   BfqQueue& queue = queue_of(rq);
   rq.elevator_data = nullptr;
+  forget_issuer(rq);
   sample_queueing();
   --in_driver_;
   --queue.in_flight;
   bfq_count_allocated(queue, -1);
   note_allocated(queue);
-  queue.last_completion = now_;
+  queue.last_completion = completed_last_at_ = now_;
+  completed_last_ = queue.sync && queue.has_process() ? &queue : nullptr;
+  if (&rq == sampled_) end_sample(queue);
   rate().completed(now_);
   if (queue.soft_is_due && queue.in_flight == 0 && queue.raise != kInteractive) {
     queue.soft_is_due = false;
@@ -301,7 +319,7 @@ bool Bfq::completed(Request& rq, Instant now) {
   note_time(now);
   ++counts_.completed;
   if (rq.elevator_data != nullptr) took_out(rq);
-  return has_work() && !waiting();
+  return has_work() && (!waiting() || choose_injected() != nullptr);
 }
 
 /// Whether the device takes several requests at once (section 7, "NCQ").
@@ -318,7 +336,7 @@ void Bfq::sample_queueing() {
   queueing_samples_ = 0;
 }
 
-/// Keeps the counts of weights in use and the list of queues at rest; by whatever changes `busy`,
+/// Keeps the counts of weights in use and lets unneeded queues go; by whatever changes `busy`,
 /// `in_flight`, weight or raise.
 void Bfq::note_use(BfqQueue& queue) {
   const bool used = queue.busy || queue.in_flight != 0;
@@ -329,6 +347,7 @@ void Bfq::note_use(BfqQueue& queue) {
     if (weight != 0) ++weights_[weight];
     queue.counted_weight = weight;
   }
+  const bool stopped = queue.counted_used && !used;
   if (used != queue.counted_used) {
     queue.counted_used = used;
     count_use(*queue.above, used);
@@ -338,10 +357,13 @@ void Bfq::note_use(BfqQueue& queue) {
     raised_busy_.store(raised_busy_.load() + (raised ? 1U : ~0U), std::memory_order_relaxed);
     queue.counted_raised = raised;
   }
-  if (used == queue.at_rest.is_linked()) {
-    if (!used) queue.idle_from = now_;
-    pool_.rest(queue, !used);
+  if (queue.busy != queue.by_busy.is_linked()) {
+    queue.by_busy.unlink();
+    if (queue.busy) busy_queues_.push_back(queue);
   }
+  if (!stopped) return;
+  queue.idle_from = now_;
+  release_unneeded(queue);
 }
 
 }  // namespace elevd::sched

@@ -24,6 +24,7 @@ void refresh(BfqGroup* group, bool back_shift) {
     if (next == nullptr) {
       if (!active) return;
       group->tree->deactivate(*group);
+      group->service = 0;
     } else if (!active) {
       group->budget = next->budget;
       tree_of_groups(*group).activate(*group, back_shift);
@@ -121,6 +122,22 @@ void bfq_requeue(BfqEntity& leaf, unsigned io_class) {
 void bfq_deactivate(BfqEntity& leaf) {
   leaf.tree->deactivate(leaf);
   end_slot(leaf.above);
+}
+
+void bfq_served_out_of_turn(BfqEntity& leaf, bool stops) {
+  ELEVD_ASSERT(leaf.place == BfqEntity::Place::active);
+  if (stops) {
+    leaf.tree->deactivate(leaf);
+    refresh(leaf.above, false);
+  }
+  // Virtual time went on at every level, so that another one may be next in each.
+  for (BfqGroup* group = leaf.above;
+       group->above != nullptr && group->place != BfqEntity::Place::serving; group = group->above) {
+    const BfqEntity* const next = group->next();
+    if (next == nullptr || group->budget == next->budget) continue;
+    group->budget = next->budget;
+    group->tree->reposition(*group);
+  }
 }
 
 void bfq_remove(BfqEntity& leaf) {

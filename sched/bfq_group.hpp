@@ -39,6 +39,7 @@ struct BfqGroup : BfqEntity {
   Instant idle_class_looked_at;
   GroupId id = kRootGroup;
   std::uint32_t members = 0;      ///< queues of issuers and groups whose `above` it is
+  BfqQueue* last_made = nullptr;  ///< of issuers, null: it is gone
   std::uint32_t used_queues = 0;  ///< busy, or with requests at the device
 
   BfqGroup();
@@ -100,12 +101,15 @@ class BfqGroups {
 void bfq_activate(BfqEntity& leaf, unsigned io_class, bool back_shift);
 /// The budget of `leaf` was changed while it is active.
 void bfq_reposition(BfqEntity& leaf);
-/// `leaf`, in service, and every group above it get `sectors` of service.
+/// `leaf`, in service or active, and every group above it get `sectors` of service.
 void bfq_serve(BfqEntity& leaf, std::uint64_t sectors);
 /// The slot of `leaf` ends: it competes again with its new budget, in the tree of `io_class`, ...
 void bfq_requeue(BfqEntity& leaf, unsigned io_class);
 /// ... or no more.
 void bfq_deactivate(BfqEntity& leaf);
+/// `leaf`, which is active and not in service, got service nevertheless; `stops`: it has no request
+/// left.
+void bfq_served_out_of_turn(BfqEntity& leaf, bool stops);
 /// `leaf`, which is not in service, leaves its group at once and is not remembered.
 void bfq_remove(BfqEntity& leaf);
 /// Puts `queue` of an issuer, which is in no tree, into `group`.

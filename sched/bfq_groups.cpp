@@ -21,6 +21,7 @@ void Bfq::move(BfqQueue& queue, BfqGroup& group) {
   if (queue.above == &group) return;
   if (&queue == serving_) expire(BfqReason::preempted, std::nullopt);
   if (queue.tree != nullptr) bfq_remove(queue);
+  if (queue.above->last_made == &queue) queue.above->last_made = nullptr;
   if (queue.counted_used) count_use(*queue.above, false);
   bfq_join(queue, group);
   if (queue.counted_used) count_use(group, true);
@@ -61,11 +62,16 @@ std::uint32_t Bfq::default_async_depth(std::uint32_t nr_requests) const {
 /// After every change of what `queue` holds.
 void Bfq::note_allocated(BfqQueue& queue) {
   const std::uint32_t nr_requests = nr_requests_.load(std::memory_order_relaxed);
-  const bool over = queue.allocated != 0 && bfq_over_limit(queue, nr_requests);
+  // What several share is not noted: whose requests they are is not known before they come.
+  const bool noted = !queue.sync || queue.owner != nullptr;
+  hold_share(queue, noted && queue.allocated != 0 && bfq_over_limit(queue, nr_requests));
+}
+
+void Bfq::hold_share(BfqQueue& queue, bool over) {
   if (over == queue.counted_over) return;
   queue.counted_over = over;
   over_limit_.set(queue.sync
-                      ? admission_key(queue.issuer)
+                      ? admission_key(queue.owner->issuer)
                       : admission_key(queue.above->id, queue.wanted_class, queue.base_weight),
                   over);
 }
@@ -116,13 +122,16 @@ void Bfq::check_groups() {
       classes.check(serving != nullptr && serving->tree == &classes ? serving : nullptr);
     }
     if (group.used_queues != 0) ++used;
-    if (serving != nullptr) ELEVD_ASSERT(serving->service == serving_->service);
+    // What was injected counts above a queue, too.
+    const bool exact = counts_.injected == 0;
+    if (serving != nullptr && exact) ELEVD_ASSERT(serving->service == serving_->service);
     if (group.above == nullptr) return;
     const BfqEntity* const next = group.next();
     ELEVD_ASSERT((group.place == BfqEntity::Place::serving) == (serving != nullptr));
     if (serving != nullptr) return;
     ELEVD_ASSERT((group.place == BfqEntity::Place::active) == (next != nullptr));
-    if (next != nullptr) ELEVD_ASSERT(group.budget == next->budget && group.service == 0);
+    if (next != nullptr)
+      ELEVD_ASSERT(group.budget == next->budget && (group.service == 0 || !exact));
   });
   ELEVD_ASSERT(used == groups_used_);
   ELEVD_ASSERT(groups_.root().allocated == queued() + in_driver_);

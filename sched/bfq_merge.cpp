@@ -44,7 +44,9 @@ void Bfq::merged_away(Request& rq, RequestList& merged) {
   if (rq.fifo_hook.is_linked()) bfq_count_allocated(queue_of(rq), -1);
   unlink(queue_of(rq), rq);
   ++counts_.merged;
+  if (&rq == sampled_) sampled_ = nullptr;
   rq.elevator_data = nullptr;
+  forget_issuer(rq);
   merged.push_back(rq);
 }
 
@@ -53,6 +55,8 @@ void Bfq::merged_away(Request& rq, RequestList& merged) {
 bool Bfq::absorb(Request& rq, Request& next, RequestList& merged) {
   BfqQueue& queue = queue_of(rq);
   if (&queue_of(next) != &queue) return false;
+  const Sector from = next.start;
+  const Sector to = next.end();
   if (!try_merge_requests(limits(), rq, next)) {
     if ((rq.flags & kRqNoMerge) != 0) no_more_merges(rq);
     return false;
@@ -63,6 +67,7 @@ bool Bfq::absorb(Request& rq, Request& next, RequestList& merged) {
     rq.inserted = next.inserted;
   }
   if (queue.next == &next) queue.next = &rq;
+  note_grown(queue, from, to);
   merged_away(next, merged);
   hash_.add(rq);
   last_merge_ = &rq;
@@ -121,7 +126,10 @@ void Bfq::grown_at_front(Request& rq, RequestList& merged) {
 MergeResult Bfq::join(Request& rq, Bio& bio, RequestList& merged) {
   const MergeResult kind = try_merge(limits(), rq, bio);
   if (kind == MergeResult::refused) no_more_merges(rq);
-  if (kind == MergeResult::back) grown_at_end(rq, merged);
+  if (kind == MergeResult::back) {
+    note_grown(queue_of(rq), bio.start, bio.end());
+    grown_at_end(rq, merged);
+  }
   if (kind == MergeResult::front) grown_at_front(rq, merged);
   return kind;
 }

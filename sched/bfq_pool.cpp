@@ -3,14 +3,14 @@
 
 #include "assertion.hpp"
 #include "bfq_group.hpp"
-#include "bfq_queue.hpp"
+#include "bfq_pool.hpp"
 
 namespace elevd::sched {
 namespace {
 
-/// Everything about a queue but its links and its class, as it is for a new issuer.
-void make_blank_queue(BfqQueue& queue, std::uint64_t issuer) {
-  queue.issuer = issuer;
+/// Everything about a queue but its links, its class and its weight, as it is for a new issuer.
+void make_blank_queue(BfqQueue& queue) {
+  static_cast<BfqHabits&>(queue) = {};
   queue.sync = true;
   queue.hole = false;
   queue.raise = 1;
@@ -20,18 +20,14 @@ void make_blank_queue(BfqQueue& queue, std::uint64_t issuer) {
   queue.fifo_checked = false;
   queue.last_end = {};
   queue.seek_history = 1;
-  queue.last_completion.reset();
-  queue.think_samples = queue.think_total = 0;
-  queue.short_think = true;
-  queue.io_bound = true;
-  queue.window_start.reset();
-  queue.idle_in_window = {};
-  queue.idle_from.reset();
-  queue.soft_from.reset();
-  queue.interactive_start.reset();
-  queue.service_since_busy = queue.service_raised = 0;
+  queue.service_since_busy = 0;
   queue.soft_is_due = false;
-  queue.in_burst = false;
+  queue.owner = nullptr;
+  queue.redirect_stable = queue.shared = queue.stable = queue.split_due = queue.was_served = false;
+  queue.first_io.reset();
+  queue.split_at.reset();
+  queue.made_number = queue.suspect = 0;
+  queue.suspicions = 0;
 }
 
 }  // namespace
@@ -51,7 +47,11 @@ BfqPriority BfqPriority::of(IoPriority io_priority) {
   }
 }
 
-BfqPool::BfqPool(BfqGroup& root) : root_(root) { bfq_join(shared_, root); }
+BfqPool::BfqPool(BfqGroup& root) : root_(root) {
+  fallback_context_.queue = &fallback_;
+  fallback_.contexts = 1;
+  bfq_join(fallback_, root);
+}
 
 BfqPool::~BfqPool() {
   for_each([](BfqQueue& queue) {
@@ -64,51 +64,67 @@ BfqPool::Bucket& BfqPool::bucket(std::uint64_t issuer) {
   return table_[(issuer * kGolden) >> (64U - kTableBits)];
 }
 
-BfqQueue* BfqPool::find(std::uint64_t issuer) {
-  for (BfqQueue& queue : bucket(issuer)) {
-    if (queue.issuer == issuer) return &queue;
+BfqContext* BfqPool::find(std::uint64_t issuer) {
+  for (BfqContext& context : bucket(issuer)) {
+    if (context.issuer == issuer) return &context;
   }
   return nullptr;
 }
 
-/// Of those that nobody needs: a free one, else the one longest at rest, else a new one.
-BfqQueue* BfqPool::unused(Instant now) {
-  if (!free_.empty()) {
-    BfqQueue& queue = free_.front();
-    free_.pop_front();
-    return &queue;
+BfqQueue* BfqPool::make_queue() {
+  if (free_queues_.empty()) {
+    std::unique_ptr<BfqQueue[]> block(new (std::nothrow) BfqQueue[kBlock]);
+    if (block == nullptr) return nullptr;
+    for (unsigned n = 0; n < kBlock; ++n) free_queues_.push_back(block[n]);
+    queues_.push_back(std::move(block));
   }
-  if (!resting_.empty()) {
-    BfqQueue& queue = resting_.front();
-    if (!queue.last_completion || *queue.last_completion + kKeep < now) {
+  BfqQueue& queue = free_queues_.front();
+  free_queues_.pop_front();
+  make_blank_queue(queue);
+  if (queue.above == nullptr) bfq_join(queue, root_);
+  return &queue;
+}
+
+/// Of those that nobody needs: a free one, else the one longest at rest, else a new one. Who is
+/// waited for, or has the only way to a queue that competes, is needed.
+BfqContext* BfqPool::unused(Instant now) {
+  if (!resting_.empty() && free_contexts_.empty()) {
+    BfqContext& context = resting_.front();
+    const BfqQueue& queue = *context.queue;
+    if (context.rests_from + kKeep < now && (!queue.busy || queue.contexts > 1)) {
       resting_.pop_front();
-      queue.by_issuer.unlink();
-      if (queue.tree != nullptr) queue.tree->remove(queue);
-      return &queue;
+      context.by_issuer.unlink();
+      return &context;
     }
   }
-  std::unique_ptr<BfqQueue[]> block(new (std::nothrow) BfqQueue[kBlock]);
-  if (block == nullptr) return nullptr;
-  for (unsigned n = 1; n < kBlock; ++n) free_.push_back(block[n]);
-  blocks_.push_back(std::move(block));
-  return &blocks_.back()[0];
+  if (free_contexts_.empty()) {
+    std::unique_ptr<BfqContext[]> block(new (std::nothrow) BfqContext[kBlock]);
+    if (block == nullptr) return nullptr;
+    for (unsigned n = 0; n < kBlock; ++n) free_contexts_.push_back(block[n]);
+    contexts_.push_back(std::move(block));
+  }
+  BfqContext& context = free_contexts_.front();
+  free_contexts_.pop_front();
+  return &context;
 }
 
-BfqQueue& BfqPool::get(std::uint64_t issuer, Instant now, bool& made) {
+BfqContext& BfqPool::get(std::uint64_t issuer, Instant now, bool& made) {
   made = false;
-  if (BfqQueue* const known = find(issuer)) return *known;
-  BfqQueue* const queue = unused(now);
-  if (queue == nullptr) return shared_;
-  make_blank_queue(*queue, issuer);
-  bfq_join(*queue, root_);
-  bucket(issuer).push_front(*queue);
+  if (BfqContext* const known = find(issuer)) return *known;
+  BfqContext* const context = unused(now);
+  if (context == nullptr) return fallback_context_;
+  context->issuer = issuer;
+  context->stably_merged = false;
+  bucket(issuer).push_front(*context);
+  rest(*context, true, now);
   made = true;
-  return *queue;
+  return *context;
 }
 
-void BfqPool::rest(BfqQueue& queue, bool on) {
-  queue.at_rest.unlink();
-  if (on && queue.by_issuer.is_linked()) resting_.push_back(queue);
+void BfqPool::rest(BfqContext& context, bool on, Instant now) {
+  context.at_rest.unlink();
+  context.rests_from = now;
+  if (on && &context != &fallback_context_) resting_.push_back(context);
 }
 
 }  // namespace elevd::sched

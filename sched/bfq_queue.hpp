@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// BfqQueue: the requests of one issuer, or of all in a group that wait for nobody at one priority;
-// and BfqPool, where those of issuers come from.
+// BfqQueue: the requests of one issuer, of several that cooperate, or of all that wait for nobody
+// at one priority.
 //
-// Owns:       BfqPool the queues; a queue links requests that others keep alive.
+// Owns:       nothing; links requests that others keep alive.
 // Thread:     under the elevator lock.
 // Time:       an argument.
 // Invariants: (1) a request is in the order and in the fifo of its queue, or in neither;
 //             (2) `next` is one of them, null: there is none;
-//             (3) a queue is in the list of those at rest exactly if it is an issuer's, not busy,
-//                 and nothing of it is at the device: only such a queue is given to somebody else.
-// See also:   docs/spec/bfq.md sections 1, 2, 7, 8; bfq.hpp (what happens to queues).
+//             (3) a queue is free exactly if no context and no other queue points to it, it is not
+//                 busy, and nothing of it is at the device.
+// See also:   docs/spec/bfq.md sections 1, 2, 7, 8, 11; bfq.hpp (what happens to queues).
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <vector>
 
+#include "bfq_context.hpp"
 #include "bfq_tree.hpp"
 #include "request.hpp"
 #include "units.hpp"
 
 namespace elevd::sched {
 
-struct BfqQueue : BfqEntity {
+/// The link of a queue in the list of those that another one wakes.
+struct BfqWoken : bi::list_base_hook<bi::link_mode<bi::auto_unlink>> {};
+
+struct BfqQueue : BfqEntity, BfqHabits, BfqWoken {
   struct ByStart {
     bool operator()(const Request& a, const Request& b) const { return a.start < b.start; }
     bool operator()(const Request& a, Sector b) const { return a.start < b; }
@@ -38,9 +39,7 @@ struct BfqQueue : BfqEntity {
                bi::constant_time_size<false>>;
   using Hook = bi::list_member_hook<bi::link_mode<bi::auto_unlink>>;
 
-  Hook by_issuer;  ///< in the table of the pool
-  Hook at_rest;    ///< see invariant 3
-  std::uint64_t issuer = 0;
+  Hook free;  ///< see invariant 3
   bool sync = true;
   bool busy = false;  ///< active in a tree, or in service
   bool hole = false;  ///< may go on with what is left of its budget, if it comes back in time
@@ -59,36 +58,50 @@ struct BfqQueue : BfqEntity {
 
   Sector last_end;  ///< of its latest request
   std::uint32_t seek_history = 1;
-  std::optional<Instant> last_completion;
-  // Think time: moving averages in units of 1/256.
-  std::uint64_t think_samples = 0;
-  std::uint64_t think_total = 0;
-  bool short_think = true;
-  // Whether it keeps the device busy.
-  bool io_bound = true;
-  std::optional<Instant> window_start;
-  Duration idle_in_window;
 
   // Raising (section 9).
-  std::optional<Instant> idle_from;  ///< nothing queued or at the device; null: it never was
-  std::optional<Instant> soft_from;  ///< a request after this is one of a soft real-time issuer
-  std::optional<Instant> interactive_start;  ///< of a soft real-time one that was that before
-  Instant raise_start;
-  Duration raise_time;
   Instant busy_from;
   Instant competes_from;
   std::uint64_t service_since_busy = 0;  ///< sectors
-  std::uint64_t service_raised = 0;      ///< sectors
   bool soft_is_due = false;              ///< soft_from is to be set when nothing is at the device
-  bool in_burst = false;                 ///< of a large one
   bool counted_raised = false;
-  bool counted_used = false;  ///< in the counts of its group
+  bool counted_used = false;  ///< busy, or something of it is at the device
   bool counted_over = false;  ///< noted as holding its share of requests
+
+  // Cooperation (section 11).
+  BfqContext* owner = nullptr;       ///< its only context; null: it is shared, or of nobody
+  std::uint32_t contexts = 0;        ///< that point to it
+  BfqQueue* redirect = nullptr;      ///< its contexts go there with their next I/O
+  std::uint32_t redirects_here = 0;  ///< queues whose contexts are to come
+  BfqQueue* twin = nullptr;          ///< made just before, may be merged with for good
+  std::uint32_t twins = 0;           ///< queues whose twin this is
+  bool redirect_stable = false;      ///< for good
+  bool shared = false;
+  bool stable = false;      ///< shared for good
+  bool split_due = false;   ///< its contexts no longer work at one place
+  bool was_served = false;  ///< ever
+  Sector served_end;        ///< where its last dispatch ended
+  Sector position;          ///< where it is in the tree of positions
+  bi::set_member_hook<> by_position;
+  Instant made_at;
+  std::optional<Instant> first_io;
+  std::optional<Instant> split_at;  ///< when its owner got it by leaving a shared one
+
+  // Injection (section 12).
+  Hook by_busy;               ///< of those that are busy, in the order they became that
+  BfqQueue* waker = nullptr;  ///< whose completions make this issuer go on
+  bi::list<BfqWoken, bi::constant_time_size<false>> woken;  ///< whose waker this is
+  std::uint64_t made_number = 0;
+  std::uint64_t suspect = 0;  ///< number of the queue that may be the waker
+  unsigned suspicions = 0;
+  Instant suspected_from;
 
   [[nodiscard]] bool empty() const { return next == nullptr; }
   /// More than 19 of its last 32 requests were far from the one before.
   [[nodiscard]] bool seeky() const { return __builtin_popcount(seek_history) > 19; }
   [[nodiscard]] bool totally_seeky() const { return seek_history == 0xffffffffU; }
+  /// Somebody may still send something to it. Queues of those who wait for nothing are everybody's.
+  [[nodiscard]] bool has_process() const { return !sync || contexts + redirects_here != 0; }
 };
 
 /// Class and level that a priority comes to: without a class by processor time, or best effort 4;
@@ -103,54 +116,6 @@ struct BfqPriority {
   std::uint8_t level = 4;
   [[nodiscard]] static BfqPriority of(IoPriority priority);
   [[nodiscard]] std::uint32_t weight() const { return (8U - level) * 10U; }
-};
-
-class BfqPool {
- public:
-  /// A queue at rest for so long may be given to another issuer.
-  static constexpr Duration kKeep{5'000'000'000};
-
-  /// New queues are of `root`.
-  explicit BfqPool(BfqGroup& root);
-  ~BfqPool();  ///< asserts: no queue is busy
-  BfqPool(const BfqPool&) = delete;
-  BfqPool& operator=(const BfqPool&) = delete;
-
-  [[nodiscard]] BfqQueue* find(std::uint64_t issuer);
-  /// The queue of `issuer`; a new one is blank, `made` says so. Allocates only if all are in use,
-  /// and if that fails several issuers share one.
-  [[nodiscard]] BfqQueue& get(std::uint64_t issuer, Instant now, bool& made);
-  /// Notes that the queue is not used, or (false) is.
-  void rest(BfqQueue& queue, bool on);
-
-  /// Queues of issuers there are, used or not.
-  [[nodiscard]] std::size_t capacity() const { return blocks_.size() * kBlock; }
-  template <class Use>
-  void for_each(Use&& use) {
-    for (auto& block : blocks_) {
-      for (unsigned n = 0; n < kBlock; ++n) use(block[n]);
-    }
-    use(shared_);
-  }
-
- private:
-  static constexpr unsigned kBlock = 64;
-  static constexpr unsigned kTableBits = 8;
-
-  using Bucket = bi::list<BfqQueue, bi::member_hook<BfqQueue, BfqQueue::Hook, &BfqQueue::by_issuer>,
-                          bi::constant_time_size<false>>;
-  using RestList = bi::list<BfqQueue, bi::member_hook<BfqQueue, BfqQueue::Hook, &BfqQueue::at_rest>,
-                            bi::constant_time_size<false>>;
-
-  [[nodiscard]] Bucket& bucket(std::uint64_t issuer);
-  [[nodiscard]] BfqQueue* unused(Instant now);
-
-  BfqGroup& root_;
-  std::vector<std::unique_ptr<BfqQueue[]>> blocks_;
-  BfqQueue shared_;
-  std::array<Bucket, 1U << kTableBits> table_;
-  RestList free_;     ///< of nobody
-  RestList resting_;  ///< longest at rest first
 };
 
 }  // namespace elevd::sched

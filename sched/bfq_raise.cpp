@@ -15,6 +15,7 @@ constexpr Duration kSoftTime{300'000'000};
 constexpr Duration kSoftMargin{16'000'000};
 constexpr Duration kLongIdle{2'000'000'000};
 constexpr Duration kBurstInterval{180'000'000};
+constexpr Duration kAfterSplit{2'000'000'000};
 constexpr Duration kBurstForgotten{10'000'000'000};
 
 }  // namespace
@@ -37,7 +38,9 @@ void Bfq::note_created(BfqQueue& queue) {
   burst_[burst_size_++] = &queue;
   large_burst_ = burst_size_ == kLargeBurst;
   if (!large_burst_) return;
-  for (BfqQueue* member : burst_) member->in_burst = true;
+  for (BfqQueue* member : burst_) {
+    if (member != nullptr) member->in_burst = true;
+  }
 }
 
 void Bfq::raise(BfqQueue& queue, std::uint32_t factor, Instant start, Duration time) {
@@ -80,6 +83,9 @@ void Bfq::decide_raise(BfqQueue& queue) {
     queue.in_burst = false;
   }
   if (!tunables_.low_latency || !queue.sync) return;
+  if (queue.split_at && now_ < *queue.split_at + kAfterSplit) return;
+  // What several share for a time is nobody's.
+  if (queue.raise == 1 && queue.owner == nullptr && !queue.stable) return;
   const bool may = queue.base_weight == kUsualWeight && !queue.in_burst && at_rest;
   const bool interactive = may && (!queue.idle_from || *queue.idle_from + kLongIdle < now_);
   const bool soft = may && !queue.totally_seeky() && queue.soft_from && *queue.soft_from < now_;

@@ -57,11 +57,12 @@ struct Request {
   int error = 0;  ///< errno of its completion
   std::uint64_t issuer = 0;
   GroupId group = kRootGroup;
-  Instant allocated;              ///< start of its time in `stat`
-  Instant inserted;               ///< when the elevator got it
-  Instant issued;                 ///< when the driver got it
-  void* driver_data = nullptr;    ///< the driver's, while it has the request
-  void* elevator_data = nullptr;  ///< the elevator's, from insert to finish
+  Instant allocated;                ///< start of its time in `stat`
+  Instant inserted;                 ///< when the elevator got it
+  Instant issued;                   ///< when the driver got it
+  void* driver_data = nullptr;      ///< the driver's, while it has the request
+  void* elevator_data = nullptr;    ///< the elevator's, from insert to finish
+  void* elevator_issuer = nullptr;  ///< the same
   std::uint64_t elevator_word = 0;
 
   bi::list_member_hook<> link;

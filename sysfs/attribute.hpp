@@ -152,5 +152,6 @@ struct DirectoryTable {
 /// The same of hctx0/sched/.
 [[nodiscard]] std::span<const Attribute> kyber_hardware_queue_debug_files();
 [[nodiscard]] std::span<const Attribute> bfq_files();
+[[nodiscard]] std::span<const Attribute> bfq_debug_files();
 
 }  // namespace elevd::sysfs

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BfqTunables of bfq: docs/spec/bfq.md section 16. It has no files in the debug tree.
+// Files of bfq: tunables (docs/spec/bfq.md section 16), and counters in the debug tree, which the
+// kernel has not.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -92,8 +93,19 @@ constexpr Attribute kBfqFiles[] = {
 };
 static_assert(sorted_by_name(kBfqFiles));
 
+/// A line each, so that a scenario can expect one of them.
+Shown show_cooperation(Disk& disk) {
+  return with_bfq(disk, [](Bfq& bfq) { return bfq.counts(); }).map([](const Bfq::Counts& counts) {
+    return fmt::format("merged {}\njoined {}\nsplit {}\ninjected {}\n", counts.redirected,
+                       counts.joined, counts.split, counts.injected);
+  });
+}
+
+constexpr Attribute kBfqDebugFiles[] = {scheduler_debug_file("cooperation", show_cooperation)};
+
 }  // namespace
 
 std::span<const Attribute> bfq_files() { return kBfqFiles; }
+std::span<const Attribute> bfq_debug_files() { return kBfqDebugFiles; }
 
 }  // namespace elevd::sysfs

@@ -29,7 +29,7 @@ constexpr SchedulerType kSchedulers[] = {
      kyber_files,
      kyber_debug_files,
      kyber_hardware_queue_debug_files},
-    {sched::Bfq::kName, {}, make<sched::Bfq>, bfq_files},
+    {sched::Bfq::kName, {}, make<sched::Bfq>, bfq_files, bfq_debug_files},
 };
 
 }  // namespace

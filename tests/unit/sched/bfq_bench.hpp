@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -46,10 +48,13 @@ struct BfqBench {
     tunables.low_latency = false;
     elevator.set_tunables(tunables);
     static_cast<void>(elevator.depth_updated(256, 192));
+    // Issuers of a test come at the same time, and are to be told apart.
+    elevator.join_twins(false);
   }
   ~BfqBench() {
-    while (elevator.has_work() || !out.empty()) {
+    for (unsigned tries = 0; elevator.has_work() || !out.empty();) {
       if (dispatch() != nullptr) continue;
+      if (++tries > 100'000) std::abort();
       if (out.empty()) now.ns += 20'000'000;
       complete_all();
     }
@@ -132,6 +137,14 @@ struct BfqBench {
     bool run = false;
     while (!out.empty()) run = complete(*out.front()) || run;
     return run;
+  }
+  /// Serves something, however long the elevator waits first.
+  Request& dispatch_late() {
+    for (unsigned tries = 0; tries < 1000; ++tries) {
+      if (Request* const rq = dispatch()) return *rq;
+      advance_us(1000);
+    }
+    throw std::runtime_error("nothing is dispatched");
   }
   void advance_us(std::int64_t us) { now.ns += us * 1000; }
   const BfqQueue& queue(std::uint64_t issuer) { return *elevator.queue_of(issuer); }

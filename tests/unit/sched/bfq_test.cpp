@@ -107,6 +107,38 @@ TEST_SUITE("bfq") {
     CHECK(bench.elevator.charge(queue, rq) == 8);
   }
 
+  TEST_CASE("T19: who waits gets three times the bytes of who does not") {
+    BfqBench bench(true);
+    bench.tune([](BfqTunables& tunables) {
+      tunables.strict_guarantees = true;
+      tunables.max_budget = 2048;
+    });
+    std::uint64_t read_at = 0;
+    std::uint64_t written_at = 500'000'000;
+    const auto refill = [&] {
+      while (bench.queue(1).queued + bench.queue(1).in_flight < 4) {
+        bench.add({.issuer = 1, .start = read_at, .length = 256});
+        read_at += 256;
+      }
+      while (bench.elevator.async_queue({}).queued < 8) {
+        bench.add(
+            {.issuer = 2, .op = Op::write, .start = written_at, .length = 256, .sync = false});
+        written_at += 256;
+      }
+    };
+    bench.add({.issuer = 1, .start = 900'000'000});
+    double reads = 0;
+    double writes = 0;
+    for (unsigned n = 0; n < 4000; ++n) {
+      refill();
+      (bench.dispatch_late().op == Op::read ? reads : writes) += 1;
+      bench.advance_us(1000);
+      bench.complete_all();
+    }
+    CHECK(reads / writes >= 3 * 0.95);
+    CHECK(reads / writes <= 3 * 1.05);
+  }
+
   TEST_CASE("weights by level; no class is best effort 4; idle has one level") {
     for (unsigned level = 0; level < 8; ++level) {
       CHECK(BfqPriority::of(IoPriority::best_effort(level)).weight() == (8 - level) * 10);
