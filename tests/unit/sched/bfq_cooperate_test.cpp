@@ -35,13 +35,13 @@ void make_pair(BfqBench& bench) {
   REQUIRE(together(bench, 1, 2));
 }
 
-/// The shared queue of 1 and 2 is served while both go their own way.
-void go_apart(BfqBench& bench) {
+/// The shared queue of `a` and `b` is served while both go their own way.
+void go_apart(BfqBench& bench, std::uint64_t a = 1, std::uint64_t b = 2) {
   for (std::uint64_t n = 1; n <= 40; ++n) {
-    read(bench, 1, n * 10'000);
-    read(bench, 2, 900'000'000 - n * 10'000);
+    read(bench, a, n * 10'000);
+    read(bench, b, 900'000'000 - n * 10'000);
   }
-  REQUIRE(bench.queue(1).seeky());
+  REQUIRE(bench.queue(a).seeky());
   serve_all(bench);
   bench.advance_us(20'000);
   static_cast<void>(bench.dispatch());
@@ -81,6 +81,24 @@ TEST_SUITE("bfq cooperation") {
     bench.fill(bio, {.issuer = 1, .start = 5108});
     CHECK(bench.elevator.bio_merge(bio, merged, bench.now) == MergeResult::back);
     CHECK(together(bench, 1, 2));
+    serve_all(bench);
+  }
+
+  TEST_CASE("who keeps the device busy still does in the queue of one that does not") {
+    BfqBench bench(true);
+    read(bench, 2, 5000);
+    serve_all(bench);
+    bench.advance_us(50'000);
+    read(bench, 2, 5100);
+    REQUIRE(!bench.queue(2).io_bound);
+    read(bench, 1, 90'000'000);
+    REQUIRE(bench.queue(1).io_bound);
+    Bio& bio = bench.bios.emplace_back();
+    RequestList merged;
+    bench.fill(bio, {.issuer = 1, .start = 5200});
+    static_cast<void>(bench.elevator.bio_merge(bio, merged, bench.now));
+    REQUIRE(together(bench, 1, 2));
+    CHECK(bench.queue(2).io_bound);
     serve_all(bench);
   }
 
@@ -325,6 +343,45 @@ TEST_SUITE("bfq cooperation") {
     CHECK(bench.queue(1).raise == 30);
   }
 
+  TEST_CASE("a shared queue is raised only if it is shared for good") {
+    for (const bool stable : {false, true}) {
+      CAPTURE(stable);
+      BfqBench bench(!stable);
+      bench.elevator.join_twins(stable);
+      read(bench, 1, 0);
+      read(bench, 2, 128);
+      read(bench, 1, 256);
+      REQUIRE(together(bench, 1, 2));
+      serve_all(bench);
+      bench.advance_us(3'000'000);
+      static_cast<void>(bench.dispatch());
+      bench.tune([](BfqTunables& tunables) { tunables.low_latency = true; });
+      read(bench, 1, 512);
+      REQUIRE(together(bench, 1, 2));
+      CHECK(bench.queue(1).raise == (stable ? 30 : 1));
+      serve_all(bench);
+    }
+  }
+
+  TEST_CASE("who comes does not wait for what all have left") {
+    BfqBench bench(true);
+    read(bench, 1, 0);
+    read(bench, 1, 40'000'000);
+    REQUIRE(bench.dispatch_place() == "0");
+    read(bench, 2, 90'000'000);
+    REQUIRE(bench.elevator.better_to_idle(bench.queue(1)));
+    REQUIRE(bench.expired(BfqReason::preempted) == 0);
+    const BfqQueue& left = bench.queue(1);
+    read(bench, 1, 90'000'100);
+    REQUIRE(together(bench, 1, 2));
+    REQUIRE(bench.elevator.in_service() == &left);
+    CHECK(!bench.elevator.better_to_idle(left));
+    read(bench, 3, 150'000'000);
+    CHECK(bench.expired(BfqReason::preempted) == 1);
+    serve_all(bench);
+    CHECK(left.free.is_linked());
+  }
+
   TEST_CASE("T25, non-rotational: made within 180 ms at one level, they are one from the start") {
     BfqBench bench(false);
     bench.elevator.join_twins(true);
@@ -356,6 +413,55 @@ TEST_SUITE("bfq cooperation") {
     REQUIRE(bench.queue(1).seeky());
     for (std::uint64_t issuer = 1; issuer <= 4; ++issuer) read(bench, issuer, issuer);
     CHECK(bench.queue(1).contexts == 4);
+    serve_all(bench);
+  }
+
+  TEST_CASE("for good is until the issuer is forgotten") {
+    BfqBench bench(false);
+    bench.elevator.join_twins(true);
+    read(bench, 1, 0);
+    read(bench, 2, 0);
+    REQUIRE(together(bench, 1, 2));
+    serve_all(bench);
+    bench.elevator.join_twins(false);
+    bench.advance_us(6'000'000);
+    static_cast<void>(bench.dispatch());
+    for (std::uint64_t issuer = 10; issuer < 72; ++issuer) read(bench, issuer, issuer * 1'000'000);
+    serve_all(bench);
+    bench.advance_us(20'000);
+    static_cast<void>(bench.dispatch());
+    bench.limits.rotational = true;
+    read(bench, 80, 0);
+    read(bench, 81, 128);
+    read(bench, 80, 256);
+    REQUIRE(bench.elevator.pool().capacity() == 64);  // so they have the contexts of 1 and 2
+    REQUIRE(together(bench, 80, 81));
+    go_apart(bench, 80, 81);
+    read(bench, 80, 3);
+    CHECK(!together(bench, 80, 81));
+    serve_all(bench);
+  }
+
+  TEST_CASE("a queue that went to another group is not one to be merged with") {
+    BfqBench bench(false);
+    bench.elevator.join_twins(true);
+    read(bench, 1, 0);
+    REQUIRE(bench.elevator.root().last_made == &bench.queue(1));
+    bench.add({.issuer = 1, .start = 8, .group = bench.group("/a")});
+    CHECK(bench.elevator.root().last_made == nullptr);
+    read(bench, 2, 16);
+    CHECK(!together(bench, 1, 2));
+    serve_all(bench);
+  }
+
+  TEST_CASE("an issuer that changes its group leaves a shared queue") {
+    BfqBench bench(true);
+    make_pair(bench);
+    const BfqQueue* const shared = &bench.queue(1);
+    bench.add({.issuer = 1, .start = 300, .group = bench.group("/a")});
+    CHECK(!together(bench, 1, 2));
+    CHECK(&bench.queue(2) == shared);
+    CHECK(bench.queue(1).above == bench.elevator.group(bench.group("/a")));
     serve_all(bench);
   }
 

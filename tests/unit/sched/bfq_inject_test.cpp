@@ -138,6 +138,27 @@ TEST_SUITE("bfq injection") {
     CHECK(bench.queue(1).time_alone == Duration{500'000});
   }
 
+  TEST_CASE("what is measured ends when the request is merged into another one") {
+    Waiting bench(false, 0);
+    bench.nomerges = 0;
+    bench.advance_us(10'000);
+    Request& rq = bench.request();
+    const Request& before = bench.add(
+        {.issuer = 1, .start = rq.start.value - 8, .priority = kUrgent, .flags = kRqLookupSkipped});
+    REQUIRE(before.length.value == 16);
+    REQUIRE(bench.dispatch() == &before);
+    bench.complete_all();
+    // Its place is used again.
+    Bio& bio = bench.bios.emplace_back();
+    bench.fill(bio, {.issuer = 1, .start = 5000, .priority = kUrgent});
+    rq.first = rq.last = &bio;
+    rq.start = bio.start;
+    bench.insert(rq);
+    REQUIRE(bench.dispatch() == &rq);
+    bench.complete_all();
+    CHECK(!bench.queue(1).time_alone.has_value());
+  }
+
   TEST_CASE("what is measured ends with the slot") {
     Waiting bench;
     bench.advance_us(10'000);
@@ -148,6 +169,25 @@ TEST_SUITE("bfq injection") {
     bench.complete(rq);
     CHECK(!bench.queue(1).time_alone.has_value());
     CHECK(bench.limit() == 0);
+  }
+
+  TEST_CASE("a time with something else at the device says nothing") {
+    Waiting bench(false, 0);
+    Request& write = bench.add(
+        {.issuer = 1, .op = Op::write, .start = 9000, .priority = kUrgent, .sync = false});
+    REQUIRE(bench.dispatch() == &write);
+    bench.advance_us(100'000);
+    static_cast<void>(bench.dispatch());
+    REQUIRE(bench.elevator.in_service() == nullptr);  // and nobody knows now who sent it
+    Request& rq = bench.request();
+    REQUIRE(bench.dispatch() == &rq);
+    bench.complete(rq);
+    REQUIRE(bench.elevator.waiting());
+    bench.sample(1000);
+    CHECK(!bench.queue(1).time_alone.has_value());
+    bench.complete(write);
+    bench.sample(1000);
+    CHECK(bench.queue(1).time_alone == 1_ms);
   }
 
   TEST_CASE("the limit begins anew after a second, and when the issuer thinks otherwise") {
@@ -356,6 +396,20 @@ TEST_SUITE("bfq injection") {
       }
       CHECK(bench.queue(2).waker == nullptr);
     }
+  }
+
+  TEST_CASE("a shared queue is nobody's waker") {
+    Woken bench;
+    bench.elevator.join_twins(true);
+    bench.add({.issuer = 1, .start = 10'000'000, .priority = kPatient});
+    bench.add({.issuer = 3, .start = 30'000'000, .priority = kPatient});
+    REQUIRE(bench.queue(1).shared);
+    bench.dispatch_late();
+    bench.dispatch_late();
+    bench.complete_all();
+    bench.make_long_think();
+    for (unsigned n = 0; n < 5; ++n) bench.round();
+    CHECK(bench.queue(2).waker == nullptr);
   }
 
   TEST_CASE("the waker goes before others, and so do those that are woken") {

@@ -105,6 +105,42 @@ TEST_SUITE("bfq low latency") {
     CHECK(!soft_real_time(5, 200, 100'000));
   }
 
+  TEST_CASE("what a soft real-time issuer has to wait for its turn does not count") {
+    BfqBench bench(true);
+    std::uint64_t place = 0;
+    for (unsigned n = 0; n < 13; ++n) {
+      if (n == 10) low_latency(bench, true);
+      stream(bench, place, 5);
+      bench.advance_us(200'000);
+    }
+    bench.add({.issuer = 9, .start = 90'000'000, .priority = IoPriority::real_time(4)});
+    REQUIRE(bench.dispatch_issuer() == 9);
+    bench.add({.issuer = 1, .start = place, .length = 256});
+    REQUIRE(bench.queue(1).raise == 3000);
+    const Instant from = bench.queue(1).raise_start;
+    REQUIRE(from == bench.now);
+    bench.advance_us(50'000);
+    bench.complete_all();
+    while (bench.dispatch_issuer() != 1) bench.advance_us(1000);
+    CHECK(bench.queue(1).raise_start == bench.now);
+    CHECK(bench.now >= from + 50_ms);
+  }
+
+  TEST_CASE("a raised one is waited for 20 ms") {
+    BfqBench bench;
+    low_latency(bench, true);
+    bench.add({});
+    REQUIRE(bench.queue(1).raise == 30);
+    REQUIRE(bench.dispatch() != nullptr);
+    bench.complete_all();
+    bench.advance_us(19'999);
+    static_cast<void>(bench.dispatch());
+    CHECK(bench.elevator.waiting());
+    bench.advance_us(1);
+    static_cast<void>(bench.dispatch());
+    CHECK(!bench.elevator.waiting());
+  }
+
   TEST_CASE("the eighth of a burst of new issuers ends the raising of all") {
     BfqBench bench;
     low_latency(bench, true);

@@ -85,6 +85,78 @@ TEST_SUITE("bfq") {
     }
   }
 
+  TEST_CASE("a slot of more than 20 ms with less than half of the budget pays for its time") {
+    for (const std::int64_t ms : {20, 21, 30}) {
+      CAPTURE(ms);
+      BfqBench bench;
+      bench.add({});
+      REQUIRE(bench.dispatch() != nullptr);
+      bench.advance_us(ms * 1000);
+      bench.complete_all();
+      bench.advance_us(8000);
+      static_cast<void>(bench.dispatch());
+      REQUIRE(bench.elevator.in_service() == nullptr);
+      CHECK(bench.queue(1).service ==
+            (ms == 20 ? 8 : 16384 * static_cast<std::uint64_t>(ms) / 124));
+    }
+  }
+
+  TEST_CASE("a seeky one is waited for 2 ms if nobody is more important") {
+    BfqBench bench(true);
+    make_seeky(bench, 1);
+    REQUIRE(bench.elevator.waiting());
+    bench.advance_us(1999);
+    static_cast<void>(bench.dispatch());
+    CHECK(bench.elevator.waiting());
+    bench.advance_us(1);
+    static_cast<void>(bench.dispatch());
+    CHECK(!bench.elevator.waiting());
+  }
+
+  TEST_CASE("what is merged counts: a sequential reader with large requests is not seeky") {
+    for (const bool bios : {true, false}) {
+      CAPTURE(bios);
+      BfqBench bench(true);
+      bench.nomerges = 0;
+      bench.limits.max_sectors = {2048};
+      std::uint64_t place = 0;
+      for (unsigned n = 0; n < 32; ++n) {
+        bench.add({.start = place, .length = 256});
+        for (unsigned part = 1; part < 8; ++part) {
+          const BfqBench::Item item{.start = place + part * 256, .length = 256};
+          if (!bios) {
+            bench.add(item);
+            continue;
+          }
+          Bio& bio = bench.bios.emplace_back();
+          RequestList merged;
+          bench.fill(bio, item);
+          REQUIRE(bench.elevator.bio_merge(bio, merged, bench.now) == MergeResult::back);
+        }
+        REQUIRE(bench.elevator.queued() == 1);
+        place += 2048;
+        REQUIRE(bench.dispatch() != nullptr);
+        bench.complete_all();
+      }
+      CHECK(!bench.queue(1).seeky());
+    }
+  }
+
+  TEST_CASE("an issuer whose queue competes is not forgotten, however long it rests") {
+    BfqBench bench;
+    bench.add({.issuer = 1, .priority = kHigh});
+    bench.add({.issuer = 2, .start = 5000, .priority = kLow});
+    REQUIRE(bench.dispatch_issuer() == 1);
+    bench.complete_all();
+    bench.add({.issuer = 9, .start = 90'000, .priority = kRealTime});
+    REQUIRE(bench.dispatch_issuer() == 9);
+    REQUIRE(bench.queue(1).busy);
+    bench.advance_us(6'000'000);
+    for (std::uint64_t issuer = 10; issuer < 72; ++issuer) bench.add({.issuer = issuer});
+    CHECK(bench.elevator.queue_of(1) != nullptr);
+    CHECK(bench.elevator.pool().capacity() == 128);
+  }
+
   TEST_CASE("E9: time is over with two thirds of the budget left") {
     BfqBench bench;
     grow_budget(bench);
