@@ -38,12 +38,23 @@ inline constexpr std::uint8_t kStepPreflush = 1;
 inline constexpr std::uint8_t kStepData = 2;
 inline constexpr std::uint8_t kStepPostflush = 4;
 
-struct Request {
+/// What a search for a place looks at is in one line of the cache, what lists link in the next.
+struct alignas(64) Request {
+  bi::set_member_hook<> sort_hook;
+  Sector start;
+  Sectors length;
+  void* elevator_data = nullptr;  ///< the elevator's, from insert to finish
+  std::uint64_t elevator_word = 0;
+
+  bi::list_member_hook<> link;
+  bi::list_member_hook<> fifo_hook;
+  bi::list_member_hook<bi::link_mode<bi::auto_unlink>> hash_hook;
+  Instant inserted;  ///< when the elevator got it
+  std::uint64_t issuer = 0;
+
   Bio* first = nullptr;
   Bio* last = nullptr;
   RequestQueue* queue = nullptr;
-  Sector start;
-  Sectors length;
   std::uint32_t segment_count = 0;
   Op op = Op::read;
   std::uint8_t steps = 0;  ///< steps of the flush machine still to do
@@ -55,20 +66,11 @@ struct Request {
   std::uint16_t worker = 0;        ///< index of the worker that allocated it
   std::uint16_t issuing_worker = 0;
   int error = 0;  ///< errno of its completion
-  std::uint64_t issuer = 0;
   GroupId group = kRootGroup;
   Instant allocated;                ///< start of its time in `stat`
-  Instant inserted;                 ///< when the elevator got it
   Instant issued;                   ///< when the driver got it
   void* driver_data = nullptr;      ///< the driver's, while it has the request
-  void* elevator_data = nullptr;    ///< the elevator's, from insert to finish
-  void* elevator_issuer = nullptr;  ///< the same
-  std::uint64_t elevator_word = 0;
-
-  bi::list_member_hook<> link;
-  bi::set_member_hook<> sort_hook;
-  bi::list_member_hook<bi::link_mode<bi::auto_unlink>> hash_hook;
-  bi::list_member_hook<> fifo_hook;
+  void* elevator_issuer = nullptr;  ///< as elevator_data
 
   /// What the debug tree shows of it while it is at the driver: show_at_driver(); 0: it is not.
   std::atomic<std::uint64_t> shown{0};
