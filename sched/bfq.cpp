@@ -84,10 +84,7 @@ void Bfq::insert_one(Request& rq, RequestList& merged) {
   const std::uint32_t expire =
       queue.sync ? tunables_.fifo_expire_sync_ms : tunables_.fifo_expire_async_ms;
   rq.elevator_word = static_cast<std::uint64_t>((now_ + from_ms(expire)).ns);
-  if (mergeable(rq) && nomerges() != 2) {
-    if ((rq.flags & kRqLookupSkipped) != 0 && late_bio_merge(rq, merged)) return;
-    if (insert_merge(rq, merged)) return;
-  }
+  if (mergeable(rq) && nomerges() != 2 && merge_in(rq, merged)) return;
   arrive(queue, rq);
   note_allocated(queue);
   if (mergeable(rq)) {

@@ -273,7 +273,8 @@ class Bfq final : public Elevator {
   [[nodiscard]] MergeResult join(Request& rq, Bio& bio, RequestList& merged);
   [[nodiscard]] MergeResult join(Request& queued, Request& rq, RequestList& merged);
   [[nodiscard]] bool insert_merge(Request& rq, RequestList& merged);
-  [[nodiscard]] bool late_bio_merge(Request& rq, RequestList& merged);
+  [[nodiscard]] MergeResult late_bio_merge(Request& rq, RequestList& merged);
+  [[nodiscard]] bool merge_in(Request& rq, RequestList& merged);
 
   void check_cooperation(const BfqQueue& queue) const;
   void check_contexts();

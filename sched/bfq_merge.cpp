@@ -192,8 +192,8 @@ MergeResult Bfq::join(Request& queued, Request& rq, RequestList& merged) {
 }
 
 /// The lookup of bio_merge for a request whose bio had none, because the lock was contended: the
-/// same tests in the same order. True: `rq` is queued now, or in one that is.
-bool Bfq::late_bio_merge(Request& rq, RequestList& merged) {
+/// same tests in the same order.
+MergeResult Bfq::late_bio_merge(Request& rq, RequestList& merged) {
   BfqQueue& queue = queue_of(rq);
   MergeResult kind = MergeResult::none;
   if (last_merge_ != nullptr && &queue_of(*last_merge_) == &queue) {
@@ -207,7 +207,18 @@ bool Bfq::late_bio_merge(Request& rq, RequestList& merged) {
       if (behind != nullptr) kind = join(*behind, rq, merged);
     }
   }
-  return kind == MergeResult::back || kind == MergeResult::front;
+  return kind;
+}
+
+/// What of a request on its way in can join what is queued. True: `rq` is queued now, or in one
+/// that is.
+bool Bfq::merge_in(Request& rq, RequestList& merged) {
+  if ((rq.flags & kRqLookupSkipped) != 0) {
+    // Who found nobody behind or before it has looked for what insert_merge looks for.
+    const MergeResult kind = late_bio_merge(rq, merged);
+    if (kind != MergeResult::refused) return kind != MergeResult::none;
+  }
+  return insert_merge(rq, merged);
 }
 
 }  // namespace elevd::sched

@@ -59,10 +59,7 @@ void MqDeadline::insert_one(Request& rq, RequestList& merged) {
   const bool at_head = (rq.flags & kRqAtHead) != 0;
   rq.inserted = now_;
   rq.elevator_word = static_cast<std::uint64_t>((at_head ? now_ : now_ + milliseconds(expire)).ns);
-  if (mergeable(rq) && nomerges() != 2) {
-    if ((rq.flags & kRqLookupSkipped) != 0 && !at_head && late_bio_merge(rq, merged)) return;
-    if (insert_merge(rq, merged)) return;
-  }
+  if (mergeable(rq) && nomerges() != 2 && merge_in(rq, merged)) return;
   if (at_head) {
     dispatch_list_.push_front(rq);
     return;

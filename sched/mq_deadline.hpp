@@ -150,7 +150,8 @@ class MqDeadline final : public Elevator {
   [[nodiscard]] MergeResult join(Request& rq, Bio& bio, RequestList& merged);
   [[nodiscard]] MergeResult join(Request& queued, Request& rq, RequestList& merged);
   [[nodiscard]] bool insert_merge(Request& rq, RequestList& merged);
-  [[nodiscard]] bool late_bio_merge(Request& rq, RequestList& merged);
+  [[nodiscard]] MergeResult late_bio_merge(Request& rq, RequestList& merged);
+  [[nodiscard]] bool merge_in(Request& rq, RequestList& merged);
 
   MqDeadlineTunables tunables_;
   std::array<PerClass, kClasses> classes_;

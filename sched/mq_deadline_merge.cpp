@@ -163,8 +163,8 @@ MergeResult MqDeadline::join(Request& queued, Request& rq, RequestList& merged) 
 }
 
 /// The lookup of bio_merge for a request whose bio had none, because the lock was contended: the
-/// same tests in the same order. True: `rq` is queued now, or in one that is.
-bool MqDeadline::late_bio_merge(Request& rq, RequestList& merged) {
+/// same tests in the same order.
+MergeResult MqDeadline::late_bio_merge(Request& rq, RequestList& merged) {
   MergeResult kind = MergeResult::none;
   if (last_merge_ != nullptr) kind = join(*last_merge_, rq, merged);
   if (kind == MergeResult::none && nomerges() == 0) {
@@ -175,7 +175,18 @@ bool MqDeadline::late_bio_merge(Request& rq, RequestList& merged) {
       if (behind != nullptr) kind = join(*behind, rq, merged);
     }
   }
-  return kind == MergeResult::back || kind == MergeResult::front;
+  return kind;
+}
+
+/// What of a request on its way in can join what is queued. True: `rq` is queued now, or in one
+/// that is.
+bool MqDeadline::merge_in(Request& rq, RequestList& merged) {
+  if ((rq.flags & kRqLookupSkipped) != 0) {
+    // Who found nobody behind or before it has looked for what insert_merge looks for.
+    const MergeResult kind = late_bio_merge(rq, merged);
+    if (kind != MergeResult::refused) return kind != MergeResult::none;
+  }
+  return insert_merge(rq, merged);
 }
 
 }  // namespace elevd::sched
