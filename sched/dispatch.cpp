@@ -137,6 +137,10 @@ void RequestQueue::run_later(Worker& worker) {
 
 void RequestQueue::run_noted(Worker& worker) {
   QueueContext& context = this->context(worker);
+  if (!context.completed.empty()) [[unlikely]] {
+    lock_.lock();
+    finish_requests(worker, context.completed);
+  }
   const bool wanted = context.wants_run;
   context.wants_run = false;
   if (context.dispatching) {
@@ -409,15 +413,38 @@ void RequestQueue::finish_request(Worker& worker, Request& rq) {
     group.ticks_ns.add(time_since(rq.allocated, worker.now));
     counters.freed[direction(rq.op)].add(1);
   }
-  if (elevator_ && (rq.flags & kRqStarted) != 0) {
-    if (elevator_->completes_without_lock()) {
-      if (elevator_->completed(rq, worker.now)) run_later(worker);
+  if (elevator_ == nullptr || (rq.flags & kRqStarted) == 0) {
+    free_and_answer(worker, rq);
+  } else if (elevator_->completes_without_lock()) {
+    if (elevator_->completed(rq, worker.now)) run_later(worker);
+    free_and_answer(worker, rq);
+  } else {
+    QueueContext& context = this->context(worker);
+    context.completed.push_back(rq);
+    if (lock_.try_lock()) {
+      finish_requests(worker, context.completed);
     } else {
-      const LockGuard guard(lock_);
-      if (elevator_->completed(rq, worker.now)) run_later(worker);
-      if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
+      run_later(worker);  // what is completed meanwhile goes with it, under one hold of the lock
     }
   }
+}
+
+/// Tells the elevator of all; what was held is let go.
+/// REQUIRES: the lock is held, it is released here.
+void RequestQueue::finish_requests(Worker& worker, RequestList& list) {
+  for (Request& rq : list) {
+    if (elevator_->completed(rq, worker.now)) run_later(worker);
+  }
+  if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
+  lock_.unlock();
+  while (!list.empty()) {
+    Request& rq = list.front();
+    list.pop_front();
+    free_and_answer(worker, rq);
+  }
+}
+
+void RequestQueue::free_and_answer(Worker& worker, Request& rq) {
   // The tags first: when a bio is finished, another worker may finish its last piece and answer it,
   // and then the queue may be frozen and its maps replaced.
   Bio* bio = rq.first;

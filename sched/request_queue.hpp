@@ -52,6 +52,7 @@ struct alignas(64) QueueContext : bi::list_base_hook<> {
   bool wants_run = false;
   std::uint32_t runs_taken = 0;
   BioList gated;                   ///< wait at the gate, in order
+  RequestList completed;           ///< the elevator is still to be told
   Request* plug_newest = nullptr;  ///< newest request of this queue in the worker's plug
   // Shared.
   Lock software_lock;
@@ -261,6 +262,8 @@ class RequestQueue {
       ELEVD_REQUIRES(lock_);
   void complete_flush_step(Worker& worker, Request& rq);
   void finish_request(Worker& worker, Request& rq);
+  void finish_requests(Worker& worker, RequestList& list) ELEVD_RELEASE(lock_);
+  void free_and_answer(Worker& worker, Request& rq);
   void free_request(Worker& worker, Request& rq);
   void free_hardware_tag(Worker& worker, Request& rq);
   void free_merged(Worker& worker, RequestList& merged, MergePoint at);
