@@ -71,17 +71,8 @@ class ELEVD_CAPABILITY("lock") Lock {
   static constexpr std::uint32_t kFree = 0;
   static constexpr std::uint32_t kHeld = 1;
   static constexpr std::uint32_t kHeldAndAwaited = 2;
-  static constexpr int kSpins = 100;
 
-  [[gnu::noinline]] void lock_contended() {
-    for (int i = 0; i < kSpins; ++i) {
-      if (word_.load(std::memory_order_relaxed) == kFree && try_lock()) return;
-      cpu_relax();
-    }
-    while (word_.exchange(kHeldAndAwaited, std::memory_order_acquire) != kFree) {
-      word_.wait(kHeldAndAwaited, std::memory_order_relaxed);
-    }
-  }
+  void lock_contended();  ///< REQUIRES: try_lock() failed
 
   std::atomic<std::uint32_t> word_{kFree};
 };

@@ -165,7 +165,8 @@ RequestQueue::Merged RequestQueue::merge(Worker& worker, QueueContext& context, 
   if (context.plug_newest != nullptr && merge_in_plug(worker, context, bio)) return Merged::yes;
   if (elevator_) {
     if (!elevator_->has_candidates()) return Merged::no;
-    return merge_in_elevator(worker, context, bio, false);
+    context.counters.merge_attempts[static_cast<unsigned>(MergePoint::bio_merge)].add(1);
+    return merge_in_elevator(worker, context, bio, bio_merge_lock_.load(std::memory_order_relaxed));
   }
   const std::uint64_t own = std::uint64_t{1} << worker.index();
   if ((software_pending_.load(std::memory_order_relaxed) & own) == 0) return Merged::no;
@@ -203,15 +204,12 @@ bool RequestQueue::merge_in_plug(Worker& worker, QueueContext& context, Bio& bio
 /// and made up for, by `insert` of the elevator or before the bio is parked
 /// (docs/architecture.md, "Concurrency rules").
 RequestQueue::Merged RequestQueue::merge_in_elevator(Worker& worker, QueueContext& context,
-                                                     Bio& bio, bool wait) {
-  if (wait) {
+                                                     Bio& bio, BioMergeLock how) {
+  if (how == BioMergeLock::waited_for) {
     lock_.lock();
-  } else {
-    context.counters.merge_attempts[static_cast<unsigned>(MergePoint::bio_merge)].add(1);
-    if (contended_.load(std::memory_order_relaxed) || !lock_.try_lock()) {
-      context.counters.merge_skips.add(1);
-      return Merged::skipped;
-    }
+  } else if (how == BioMergeLock::contended || !lock_.try_lock()) {
+    context.counters.merge_skips.add(1);
+    return Merged::skipped;
   }
   RequestList merged;
   const MergeResult kind = elevator_->bio_merge(bio, merged, worker.now);
@@ -292,7 +290,9 @@ std::int32_t RequestQueue::allocate_slowly(Worker& worker, QueueContext& context
     if (tag >= 0) return tag;
   }
   // A bio that goes to sleep can as well wait for the lock: nobody merges it later.
-  if (skipped && merge_in_elevator(worker, context, bio, true) == Merged::yes) return -1;
+  if (skipped && merge_in_elevator(worker, context, bio, BioMergeLock::waited_for) == Merged::yes) {
+    return -1;
+  }
   if ((bio.flags & kBioNoWait) != 0) {
     finish(worker, bio, EAGAIN);
     return -1;

@@ -214,7 +214,11 @@ class RequestQueue {
   [[nodiscard]] bool idle();
 
   /// For tests: every bio merge finds the lock of the elevator contended.
-  void contend_bio_merges(bool on) { contended_.store(on, std::memory_order_relaxed); }
+  void contend_bio_merges(bool on) {
+    bio_merge_lock_.store(on ? BioMergeLock::contended : BioMergeLock::tried);
+  }
+  /// For benches: a bio merge waits for that lock.
+  void wait_for_bio_merges() { bio_merge_lock_.store(BioMergeLock::waited_for); }
 
   void* driver_data = nullptr;  ///< the daemon's disk
 
@@ -230,8 +234,9 @@ class RequestQueue {
   enum class Merged : std::uint8_t { no, yes, skipped };
   [[nodiscard]] Merged merge(Worker& worker, QueueContext& context, Bio& bio);
   [[nodiscard]] bool merge_in_plug(Worker& worker, QueueContext& context, Bio& bio);
+  enum class BioMergeLock : std::uint8_t { tried, waited_for, contended };
   [[nodiscard]] Merged merge_in_elevator(Worker& worker, QueueContext& context, Bio& bio,
-                                         bool wait);
+                                         BioMergeLock how);
   [[nodiscard]] bool merge_in_software_queue(Worker& worker, QueueContext& context, Bio& bio);
   void merged_bio(Worker& worker, QueueContext& context, Bio& bio, MergeResult kind, MergePoint at);
 
@@ -291,7 +296,7 @@ class RequestQueue {
   std::atomic<unsigned> dispatch_busy_{0};
   std::atomic<std::uint64_t> software_pending_{0};  ///< a bit per worker with queued requests
   alignas(64) std::atomic<unsigned> nomerges_{0};
-  std::atomic<bool> contended_{false};
+  std::atomic<BioMergeLock> bio_merge_lock_{BioMergeLock::tried};
   std::atomic<bool> iostats_{true};
   std::atomic<std::uint32_t> nr_requests_;
   std::atomic<std::uint32_t> async_depth_;
