@@ -52,6 +52,10 @@ Op op_of(char letter, std::string_view word) {
 char letter_of(Op op) { return "RWFDZ"[static_cast<unsigned>(op)]; }
 
 void apply(TestBio& bio, std::string_view attribute, std::string_view word) {
+  if (attribute.starts_with('i')) {
+    bio.issuer = number(attribute.substr(1), word);
+    return;
+  }
   const struct {
     std::string_view name;
     BioFlags flag;

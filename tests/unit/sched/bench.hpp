@@ -7,8 +7,8 @@
 // Notation:   a bio is OP START [+LENGTH] [/WORD...] with OP one of R W F D Z (flush, discard,
 // write
 //             zeroes), sectors, default length 8; words: fua preflush nomerge sync nowait head
-//             single, a priority class RT BE IDLE with an optional level, and qN for queue N. An
-//             event is its letter, then the same notation: "M W1008+8", "U3", "D F".
+//             single, a priority class RT BE IDLE with an optional level, iN for issuer N, and qN
+//             for queue N. An event is its letter, then the same notation: "M W1008+8", "U3", "D F".
 // See also:   docs/spec/plug-and-merge.md (letters).
 #pragma once
 

@@ -9,6 +9,7 @@
 
 #include "bench.hpp"
 #include "bfq_bench.hpp"
+#include "writers.hpp"
 
 using namespace elevd::sched;
 using elevd::sched::test::BfqBench;
@@ -36,6 +37,15 @@ void make_seeky(BfqBench& bench, std::uint64_t issuer) {
     bench.complete_all();
   }
   REQUIRE(bench.queue(issuer).seeky());
+}
+
+/// The writers of writers.hpp on bfq.
+test::Written bfq_writers(const test::Writers& what, std::uint32_t nr_requests) {
+  test::Bench bench({.depth = 4, .elevator = [] { return std::make_unique<Bfq>(); }});
+  bench.queue().set_nr_requests(nr_requests);
+  const test::Written written = test::run_writers(bench, what);
+  bench.queue().with_elevator([](Elevator* elevator) { static_cast<Bfq*>(elevator)->check(); });
+  return written;
 }
 
 }  // namespace
@@ -502,6 +512,31 @@ TEST_SUITE("bfq") {
     const Request& async = bench.make({.issuer = 1, .op = Op::write, .sync = false});
     bio.issuer = 2;
     CHECK(bench.elevator.allow_merge(async, bio));
+  }
+
+  TEST_CASE("many sequential writers: what contention skips is made up for") {
+    const struct {
+      const char* words;
+      bool issuers;
+    } rows[] = {{"/sync", false}, {"/sync", true}, {"", true}};
+    for (const auto& row : rows) {
+      for (const std::uint32_t nr_requests : {256U, 8U}) {
+        CAPTURE(row.words);
+        CAPTURE(row.issuers);
+        CAPTURE(nr_requests);
+        test::Writers what{.words = row.words, .issuers = row.issuers};
+        const test::Written free = bfq_writers(what, nr_requests);
+        what.contended = true;
+        const test::Written contended = bfq_writers(what, nr_requests);
+        MESSAGE("requests for 2048 writes: ", free.requests, ", contended: ", contended.requests,
+                "; ms: ", free.took.ns / 1'000'000, ", contended: ", contended.took.ns / 1'000'000);
+        // Synchronous writes of several issuers are in a queue each.
+        const bool one_queue = !row.issuers || *row.words == '\0';
+        if (one_queue) CHECK(free.requests < 512);
+        CHECK(contended.requests <= free.requests);
+        CHECK(contended.took <= free.took);
+      }
+    }
   }
 
   TEST_CASE("a grown next request has a budget that does") {

@@ -8,39 +8,13 @@
 #include <string>
 
 #include "mq_deadline_bench.hpp"
+#include "writers.hpp"
 
 using namespace elevd::sched;
 using elevd::sched::test::Bench;
 using elevd::sched::test::MqDeadlineBench;
 
 namespace {
-
-/// Sequential writers with one write outstanding each, on a device that serves one at a time:
-/// how many requests it got for `total` writes.
-std::size_t requests_of_writers(unsigned writers, std::size_t total, bool contended,
-                                std::uint32_t nr_requests) {
-  MqDeadlineBench deadline({.depth = 4, .nr_requests = nr_requests});
-  Bench& bench = deadline.bench;
-  bench.queue().contend_bio_merges(contended);
-  std::size_t submitted = 0;
-  const auto submit = [&](std::size_t n) {
-    for (; n != 0 && submitted < total; --n) {
-      bench.each("W" + std::to_string(8 * submitted++));
-    }
-    bench.settle();
-  };
-  submit(writers);
-  std::size_t answered = 0;
-  while (answered < total) {
-    bench.complete();
-    bench.settle();
-    submit(bench.answered_log.size() - answered);
-    answered = bench.answered_log.size();
-    deadline.elevator->check();
-  }
-  CHECK((bench.stats().merge_skips != 0) == contended);
-  return bench.issued_log.size();
-}
 
 std::string writes(unsigned n) { return test::series('W', 100000, 8, 100, n); }
 std::string reads(unsigned n) { return test::series('R', 200000, 8, 100, n); }
@@ -51,11 +25,19 @@ TEST_SUITE("mq-deadline") {
   TEST_CASE("contended bio merges are made up for: no more requests than without contention") {
     for (const std::uint32_t nr_requests : {256U, 8U}) {
       CAPTURE(nr_requests);
-      const std::size_t free = requests_of_writers(64, 2048, false, nr_requests);
-      const std::size_t contended = requests_of_writers(64, 2048, true, nr_requests);
-      MESSAGE("requests for 2048 writes: ", free, ", contended: ", contended);
-      CHECK(free < 512);
-      CHECK(contended <= free);
+      const auto run = [nr_requests](bool contended) {
+        MqDeadlineBench deadline({.depth = 4, .nr_requests = nr_requests});
+        const test::Written written =
+            test::run_writers(deadline.bench, {.words = "/sync", .contended = contended});
+        deadline.elevator->check();
+        return written;
+      };
+      const test::Written free = run(false);
+      const test::Written contended = run(true);
+      MESSAGE("requests for 2048 writes: ", free.requests, ", contended: ", contended.requests);
+      CHECK(free.requests < 512);
+      CHECK(contended.requests <= free.requests);
+      CHECK(contended.took <= free.took);
     }
   }
 
