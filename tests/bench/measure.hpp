@@ -6,10 +6,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -37,6 +39,14 @@ inline Options parse(int argc, char** argv) {
     }
   }
   return options;
+}
+
+/// printf to the end of `line`; less than 128 characters.
+template <class... Values>
+void append(std::string& line, const char* format, Values... values) {
+  std::array<char, 128> text{};
+  std::snprintf(text.data(), text.size(), format, values...);
+  line += text.data();
 }
 
 inline double median(std::vector<double> values) {
