@@ -49,7 +49,8 @@ inline Written run_writers(Bench& bench, const Writers& what) {
   submit();
   while (answered < what.total) {
     if (bench.held.empty()) {
-      bench.advance({1'000'000});
+      bench.advance({1'000'000});  // an elevator that waits
+      bench.queue().run_later(bench.worker());
       bench.settle();
       continue;
     }
