@@ -530,7 +530,7 @@ TEST_SUITE("bfq") {
         const test::Written contended = bfq_writers(what, nr_requests);
         MESSAGE("requests for 2048 writes: ", free.requests, ", contended: ", contended.requests,
                 "; ms: ", free.took.ns / 1'000'000, ", contended: ", contended.took.ns / 1'000'000);
-        // Without queue merging synchronous writes of several issuers are in a queue each.
+        // Synchronous writes of several issuers are in a queue each, unless those are merged.
         const bool one_queue = !row.issuers || *row.words == '\0';
         if (one_queue) CHECK(free.requests < 512);
         CHECK(contended.requests <= free.requests);
