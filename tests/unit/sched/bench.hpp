@@ -8,7 +8,7 @@
 // write
 //             zeroes), sectors, default length 8; words: fua preflush nomerge sync nowait head
 //             single, a priority class RT BE IDLE with an optional level, iN for issuer N, and qN
-//             for queue N. An event is its letter, then the same notation: "M W1008+8", "U3", "D F".
+//             for queue N. An event is its letter, then the same notation: "M W1008+8", "U3".
 // See also:   docs/spec/plug-and-merge.md (letters).
 #pragma once
 
