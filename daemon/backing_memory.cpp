@@ -53,8 +53,8 @@ class RamBacking final : public Backing {
         memory_(std::move(memory)) {
 #if defined(ELEVD_TSAN)
     // The bytes of a disk are ordered by who reads and writes the disk, through the kernel, which
-    // ThreadSanitizer does not see: it takes the bytes of an answer for read after the writev() that
-    // sends them, when the caller may long have written them anew through another worker.
+    // ThreadSanitizer does not see: it takes the bytes of an answer for read after the writev()
+    // that sends them, when the caller may long have written them anew through another worker.
     AnnotateBenignRaceSized(__FILE__, __LINE__, memory_.at(0), memory_.length(), "bytes of a disk");
 #endif
   }
