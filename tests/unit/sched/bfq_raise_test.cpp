@@ -202,6 +202,20 @@ TEST_SUITE("bfq low latency") {
     CHECK(bench.elevator.max_budget() == 2048);
   }
 
+  TEST_CASE("a rate counts if three quarters of its requests were sequential") {
+    for (const unsigned sequential : {74U, 76U}) {
+      CAPTURE(sequential);
+      BfqRate rate(true);
+      Instant now{10'000'000'000};
+      for (unsigned n = 0; n < 600; ++n) {
+        rate.dispatched({8}, n % 100 >= sequential, 1, now);
+        now.ns += 2'000'000;
+        rate.completed(now);
+      }
+      CHECK((rate.peak() == 9333) == (sequential == 74));
+    }
+  }
+
   TEST_CASE("the rate is measured over a second of sequential work, and moves by parts") {
     Instant now{10'000'000'000};
     const auto run = [&now](BfqRate& rate, bool far, std::int64_t us) {

@@ -420,6 +420,43 @@ TEST_SUITE("bfq") {
     CHECK(bench.dispatch_place() == "16");  // both are too far back
   }
 
+  TEST_CASE("the deadline is looked at once in a slot") {
+    BfqBench bench;
+    bench.add({.issuer = 2, .start = 100'000'000, .priority = kRealTime});
+    bench.add({.start = 90'000'000});
+    bench.add({.start = 80'000'000});
+    bench.add({.start = 8});
+    CHECK(bench.dispatch_issuer() == 2);
+    bench.complete_all();
+    bench.advance_us(126'000);
+    bench.add({.start = 16});
+    CHECK(bench.dispatch_place() == "8");
+    CHECK(bench.dispatch_place() == "90000000");
+    CHECK(bench.dispatch_place() == "16");  // though the one at 80000000 is past its deadline, too
+  }
+
+  TEST_CASE("far is more than 800 sectors, and on a non-rotational disk less than 64 of them") {
+    struct Row {
+      bool rotational;
+      std::uint64_t distance, length;
+      unsigned far;
+    };
+    const Row rows[] = {{true, 800, 8, 0},  {true, 801, 8, 1},   {true, 801, 64, 1},
+                        {false, 800, 8, 0}, {false, 801, 63, 1}, {false, 801, 64, 0}};
+    for (const Row& row : rows) {
+      CAPTURE(row.rotational);
+      CAPTURE(row.distance);
+      CAPTURE(row.length);
+      for (const bool back : {false, true}) {
+        BfqBench bench(row.rotational);
+        bench.add({.start = 9992, .length = 8});
+        bench.add(
+            {.start = back ? 10'000 - row.distance : 10'000 + row.distance, .length = row.length});
+        CHECK((bench.queue(1).seek_history & 1U) == row.far);
+      }
+    }
+  }
+
   TEST_CASE("at head: before everything, in order, outside of fairness") {
     BfqBench bench;
     bench.add({.start = 8});
