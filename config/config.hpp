@@ -47,6 +47,7 @@ inline constexpr unsigned kMaxQueueDepth = 10240;
 inline constexpr std::uint64_t kMinBufferMemory = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kDefaultBufferMemory = std::uint64_t{128} << 20;
 inline constexpr unsigned kMaxWorkers = 64;
+inline constexpr unsigned kMaxGroupWeight = 1000;
 inline constexpr std::size_t kMaxNameLength = 31;
 
 // One store to make when the disk starts.
@@ -67,8 +68,9 @@ struct DiskConfig {
   bool read_only = false;
   std::uint64_t buffer_memory = kDefaultBufferMemory;  // bytes, at least kMinBufferMemory
   ModelSpec model;
-  std::vector<Attribute> attributes;  // in the order given, each path once, never "scheduler"
-  std::string origin;                 // where the disk was named: "--disk fast" or "FILE:LINE"
+  std::vector<Attribute> attributes;     // in the order given, each path once, never "scheduler"
+  std::vector<Attribute> group_weights;  // path: of a cgroup, or "default"; not checked; each once
+  std::string origin;                    // where the disk was named: "--disk fast" or "FILE:LINE"
 };
 
 struct DaemonConfig {

@@ -263,6 +263,19 @@ Result<void> DiskBuilder::set_attribute(std::string_view path, std::string_view 
   return {};
 }
 
+Result<void> DiskBuilder::add_group_weight(std::string_view path, std::string_view text,
+                                           const Place& place) {
+  if (path != "default" && !path.starts_with('/')) {
+    return tl::unexpected(error_at(
+        place, fmt::format("{} is no group, expected the path of a cgroup or default", quote(path)),
+        EINVAL));
+  }
+  const auto weight = parse_number(text, 1, kMaxGroupWeight);
+  if (!weight) return tl::unexpected(error_at(place, weight.error().what, weight.error().code));
+  disk_.group_weights.push_back({std::string(path), std::string(text), place.origin});
+  return {};
+}
+
 Result<void> DiskBuilder::check_model() const {
   const std::string_view chosen = model_name(disk_.model.kind);
   for (const DiskKey& key : kDiskKeys) {

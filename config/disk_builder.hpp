@@ -35,6 +35,9 @@ Error error_at(const Place& place, std::string_view what, int code);
 // Error: EINVAL with what is expected, unless the name obeys the rule of DiskConfig::name.
 Result<void> check_disk_name(std::string_view name);
 
+// A key of a disk in the file only: the weights of groups under bfq, a table.
+inline constexpr std::string_view kGroupWeightsKey = "group_weights";
+
 // The names of all disk keys, "backing" first.
 std::span<const std::string_view> disk_key_names();
 
@@ -61,6 +64,9 @@ class DiskBuilder {
   // are the words an unknown one is compared with.
   Result<void> set_attribute(std::string_view path, std::string_view text, const Place& place,
                              std::span<const std::string_view> candidates);
+
+  // An entry of the table kGroupWeightsKey: a path of a cgroup, or "default".
+  Result<void> add_group_weight(std::string_view path, std::string_view text, const Place& place);
 
   // The disk, after the rules that concern several keys. The builder is empty afterwards.
   Result<DiskConfig> finish();

@@ -124,7 +124,7 @@ class Reader {
     if (key == "dir") return top_value(item, ValueType::text, config_.directory, parse_directory);
     if (key == "disk") return disks(item);
     const Place place = place_of(item, std::string(key));
-    if (is_disk_key(key)) {
+    if (is_disk_key(key) || key == kGroupWeightsKey) {
       return tl::unexpected(
           error_at(place, "unknown key, expected below a line [disk.NAME]", EINVAL));
     }
@@ -182,6 +182,7 @@ class Reader {
     const std::string_view key = item.key->str();
     const Place place = place_of(item, quoted_label(fmt::format("{}.{}", label, key)));
     if (key == "queue") return queue_table(builder, place, item, "");
+    if (key == kGroupWeightsKey) return group_weights(builder, place, item);
     if (!is_disk_key(key)) return tl::unexpected(unknown_disk_key(place, key));
     const ValueType type = disk_key_type(key);
     const auto text = text_of(*item.value, type);
@@ -204,7 +205,22 @@ class Reader {
     }
     std::vector<std::string_view> candidates(disk_key_names().begin(), disk_key_names().end());
     candidates.emplace_back("queue");
+    candidates.emplace_back(kGroupWeightsKey);
     return error_at(place, "unknown key" + suggestion(key, candidates), EINVAL);
+  }
+
+  Result<void> group_weights(DiskBuilder& builder, const Place& table_place, const Item& item) {
+    const auto* table = item.value->as_table();
+    if (table == nullptr) return wrong_type(table_place, "expected a table of paths and weights");
+    for (const Item& entry : in_file_order(*table)) {
+      const std::string_view path = entry.key->str();
+      const Place place =
+          place_of(entry, quoted_label(fmt::format("{}.{}", table_place.label, path)));
+      const auto text = text_of(*entry.value, ValueType::number);
+      if (!text) return wrong_type(place, expectation(ValueType::number));
+      if (auto done = builder.add_group_weight(path, *text, place); !done) return done;
+    }
+    return {};
   }
 
   // "iosched/fifo_batch" as it is written in the file: "queue.iosched.fifo_batch".

@@ -12,6 +12,9 @@
 
 namespace elevd::daemon {
 
+BlockFront::BlockFront(IoWorker& worker)
+    : worker_(worker), issuers_(ask_io_priority, worker.group_finder()) {}
+
 bool BlockFront::is_io(std::uint32_t opcode) {
   return opcode == FUSE_READ || opcode == FUSE_WRITE || opcode == FUSE_FSYNC ||
          opcode == FUSE_FALLOCATE || opcode == FUSE_LSEEK;
@@ -49,6 +52,9 @@ void BlockFront::begin(Share& share, FrontRequest& request, const Message& messa
   request.bio.issuer = message.header.pid;
   request.bio.flags = sched::kBioSync;
   request.bio.priority = issuers_.priority(message.header.pid, worker_.worker().now);
+  request.bio.group = share.disk->queue().knows_groups()
+                          ? issuers_.group(message.header.pid, worker_.worker().now)
+                          : sched::kRootGroup;
 }
 
 /// Submits the whole blocks that the byte range lies in.

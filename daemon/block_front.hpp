@@ -36,7 +36,7 @@ struct Message {
 
 class BlockFront : public Front {
  public:
-  explicit BlockFront(IoWorker& worker) : worker_(worker) {}
+  explicit BlockFront(IoWorker& worker);
 
   void set_range_mode(Disk& disk, bool take, bool ready) override;
   void stop_admitting(Disk& disk) override;

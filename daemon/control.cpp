@@ -133,8 +133,8 @@ struct SessionDeleter {
 
 class Control::Connection {
  public:
-  Connection(sysfs::Tree& tree, ChangeRunner& runner, std::function<void()> on_gone)
-      : tree_(tree), runner_(runner), on_gone_(std::move(on_gone)) {
+  Connection(sysfs::Tree& tree, ChangeRunner& runner, std::function<void()> on_gone, Errand errand)
+      : tree_(tree), runner_(runner), on_gone_(std::move(on_gone)), errand_(std::move(errand)) {
     clock_gettime(CLOCK_REALTIME, &mounted_at_);
   }
 
@@ -175,6 +175,7 @@ class Control::Connection {
   sysfs::Tree& tree_;
   ChangeRunner& runner_;
   std::function<void()> on_gone_;
+  Errand errand_;
   timespec mounted_at_{};
   std::unique_ptr<fuse_session, SessionDeleter> session_;
   Descriptor stop_event_;
@@ -500,11 +501,15 @@ void Control::Connection::start_thread() {
 
 /// False: stop() was called.
 bool Control::Connection::wait_for_request() {
-  std::array<pollfd, 2> watched{
-      {{fuse_session_fd(session_.get()), POLLIN, 0}, {stop_event_.get(), POLLIN, 0}}};
-  while (poll(watched.data(), watched.size(), -1) < 0 && errno == EINTR) {
+  std::array<pollfd, 3> watched{{{fuse_session_fd(session_.get()), POLLIN, 0},
+                                 {stop_event_.get(), POLLIN, 0},
+                                 {errand_.descriptor, POLLIN, 0}}};
+  for (;;) {
+    if (poll(watched.data(), watched.size(), -1) < 0 && errno == EINTR) continue;
+    if (watched[1].revents != 0) return false;
+    if (watched[2].revents != 0) errand_.run();
+    if (watched[0].revents != 0) return true;
   }
-  return watched[1].revents == 0;
 }
 
 void Control::Connection::serve() {
@@ -540,9 +545,10 @@ Control::Control(std::unique_ptr<Connection> connection) : connection_(std::move
 Control::~Control() { stop(); }
 
 Result<std::unique_ptr<Control>> Control::start(const std::string& mount_point, sysfs::Tree& tree,
-                                                ChangeRunner& runner,
-                                                std::function<void()> on_gone) {
-  auto connection = std::make_unique<Connection>(tree, runner, std::move(on_gone));
+                                                ChangeRunner& runner, std::function<void()> on_gone,
+                                                Errand errand) {
+  auto connection =
+      std::make_unique<Connection>(tree, runner, std::move(on_gone), std::move(errand));
   if (auto mounted = connection->mount(mount_point); !mounted) {
     return tl::unexpected(mounted.error());
   }

@@ -54,6 +54,12 @@ class ChangeRunner {
                    std::unique_ptr<PendingStore> store) = 0;
 };
 
+/// What the control thread does besides, whenever a descriptor is readable. It must not wait.
+struct Errand {
+  int descriptor = -1;  ///< -1: there is none
+  std::function<void()> run = {};
+};
+
 class Control {
  public:
   /// Mounts at `mount_point`, an existing directory, and starts to serve. `tree` and `runner`
@@ -62,7 +68,8 @@ class Control {
   [[nodiscard]] static Result<std::unique_ptr<Control>> start(const std::string& mount_point,
                                                               sysfs::Tree& tree,
                                                               ChangeRunner& runner,
-                                                              std::function<void()> on_gone);
+                                                              std::function<void()> on_gone,
+                                                              Errand errand = {});
   ~Control();
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;

@@ -20,6 +20,7 @@
 
 #include "log.hpp"
 #include "mounts.hpp"
+#include "sysfs/group_weights.hpp"
 
 namespace elevd::daemon {
 namespace {
@@ -134,11 +135,26 @@ Result<void> Daemon::open_disks() {
     log(Level::info, "{}: {}", disk.name, (*backing)->geometry().description);
     const auto index = static_cast<unsigned>(disks_.size());
     Served& served = disks_.emplace_back();
-    served.disk = std::make_unique<Disk>(disk, std::move(*backing), config_.workers, index);
+    served.disk =
+        std::make_unique<Disk>(disk, std::move(*backing), config_.workers, index, groups_);
     if (tree_.add_disk(served.disk->facts()) != 0) {
       return tl::unexpected(Error{EEXIST, disk.name + ": there is a disk of that name already"});
     }
+    if (auto done = apply_group_weights(*served.disk); !done) return done;
     if (auto done = apply_attributes(served); !done) return done;
+  }
+  return {};
+}
+
+Result<void> Daemon::apply_group_weights(Disk& disk) {
+  for (const config::Attribute& weight : disk.config().group_weights) {
+    const int error =
+        sysfs::store_group_weight(disk.facts(), fmt::format("{} {}", weight.path, weight.text));
+    if (error == 0) continue;
+    return tl::unexpected(Error{error,
+                                fmt::format("{}: group_weights: {} = {}: {}", weight.origin,
+                                            weight.path, weight.text, std::strerror(error)),
+                                kExitUsage});
   }
   return {};
 }
@@ -224,6 +240,7 @@ Result<void> Daemon::start_workers() {
     team_.ring_entries += static_cast<unsigned>(queues) * served.disk->ring_entries();
   }
   team_.workers.resize(config_.workers);
+  team_.groups = &group_finder_;
   team_.connection_gone = [this](Disk&) { tell_main(); };
   for (unsigned w = 0; w < config_.workers; ++w) {
     workers_.push_back(std::make_unique<IoWorker>(w, team_));
@@ -281,10 +298,12 @@ Result<void> Daemon::start_threads() {
 }
 
 Result<void> Daemon::start_control() {
-  auto control = Control::start(directory_->control_path(), tree_, *this, [this] {
-    control_gone_.store(true);
-    tell_main();
-  });
+  auto control = Control::start(directory_->control_path(), tree_, *this,
+                                [this] {
+                                  control_gone_.store(true);
+                                  tell_main();
+                                },
+                                {group_finder_.descriptor(), [this] { group_finder_.find(); }});
   if (!control) return tl::unexpected(control.error());
   control_ = std::move(*control);
   return {};

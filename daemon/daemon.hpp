@@ -22,6 +22,7 @@
 #include "control.hpp"
 #include "directory.hpp"
 #include "disk.hpp"
+#include "group_finder.hpp"
 #include "io_worker.hpp"
 #include "keeper.hpp"
 #include "sysfs/tree.hpp"
@@ -52,6 +53,7 @@ class Daemon : public ChangeRunner {
 
   [[nodiscard]] Result<void> open_disks();
   [[nodiscard]] Result<void> apply_attributes(Served& served);
+  [[nodiscard]] Result<void> apply_group_weights(Disk& disk);
   [[nodiscard]] Result<void> mount_disks();
   [[nodiscard]] Result<void> refused_uring(const std::string& why) const;
   [[nodiscard]] Result<void> start_workers();
@@ -80,6 +82,8 @@ class Daemon : public ChangeRunner {
   config::DaemonConfig config_;
   std::optional<Directory> directory_;
   std::mutex disks_mutex_;  ///< list and keepers: the control thread looks a disk up in run()
+  sched::Groups groups_;
+  GroupFinder group_finder_{groups_};
   std::list<Served> disks_;
   sysfs::Tree tree_;
   WorkerTeam team_;

@@ -82,11 +82,11 @@ class Disk::RunCommand : public Command {
 };
 
 Disk::Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, unsigned workers,
-           unsigned index)
+           unsigned index, sched::Groups& groups)
     : config_(config),
       backing_(std::move(backing)),
       queue_({limits_of(backing_->geometry()),
-              config.queue_depth.value_or(config::kDefaultQueueDepth), workers}),
+              config.queue_depth.value_or(config::kDefaultQueueDepth), workers, &groups}),
       write_memory_per_worker_(config.buffer_memory / workers),
       index_(index),
       run_(std::make_unique<RunCommand>(queue_)) {

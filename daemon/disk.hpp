@@ -29,9 +29,9 @@ namespace elevd::daemon {
 
 class Disk {
  public:
-  /// `index`: from 0, of this daemon's disks.
+  /// `index`: from 0, of this daemon's disks. `groups` outlives the disk.
   Disk(const config::DiskConfig& config, std::unique_ptr<Backing> backing, unsigned workers,
-       unsigned index = 0);
+       unsigned index, sched::Groups& groups);
   ~Disk();
 
   /// Needs the ports of all workers before anything can freeze it.

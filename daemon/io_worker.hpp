@@ -33,9 +33,10 @@ struct WorkerTeam {
   std::vector<sched::Worker*> workers;
   std::vector<class IoWorker*> io_workers;
   std::vector<WorkerPort*> ports;
-  unsigned operations = 1024;    ///< requests in flight per worker, at most
-  unsigned disks = 0;            ///< at most
-  sched::Duration busy_poll{0};  ///< an idle worker looks for work before it sleeps
+  unsigned operations = 1024;           ///< requests in flight per worker, at most
+  unsigned disks = 0;                   ///< at most
+  sched::Duration busy_poll{0};         ///< an idle worker looks for work before it sleeps
+  class GroupFinder* groups = nullptr;  ///< null: all are in the root
   unsigned ring_entries = 0;  ///< of all disks on the uring transport, per worker; 0: there is none
   /// A disk's connection was unmounted. Called by a worker, once per disk.
   std::function<void(Disk&)> connection_gone;
@@ -72,6 +73,7 @@ class IoWorker : public WorkerLoop, public sched::Driver, public WorkerPort {
   [[nodiscard]] bool pin_memory(unsigned place, const iovec& memory) {
     return has_buffer_table_ && ring_->set_buffer(place, memory);
   }
+  [[nodiscard]] GroupFinder* group_finder() const { return team_.groups; }
   [[nodiscard]] unsigned team_size() const { return static_cast<unsigned>(team_.workers.size()); }
 
   /// Memory for a payload of any length, widened; null: none left now. It belongs to the pool of

@@ -474,6 +474,7 @@ RequestQueue::Attachment RequestQueue::attach(Attachment next) {
   if (hardware_tags_->depth() != queue_depth_) hardware_tags_->set_depth(queue_depth_);
   elevator_.swap(next.elevator);
   sched_tags_.swap(next.tags);
+  knows_groups_.store(elevator_ && elevator_->knows_groups(), std::memory_order_relaxed);
   if (!elevator_) {
     nr_requests_.store(queue_depth_);
     async_depth_.store(queue_depth_);

@@ -168,6 +168,13 @@ class RequestQueue {
 
   /// What the numbers of groups mean, null: there is the root only.
   [[nodiscard]] Groups* groups() const { return groups_; }
+  /// A copy made under the elevator lock.
+  [[nodiscard]] GroupWeights group_weights() const {
+    const LockGuard guard(lock_);
+    return group_weights_;
+  }
+  /// Whether the scheduler looks at Bio::group; what it says may be a change late.
+  [[nodiscard]] bool knows_groups() const { return knows_groups_.load(std::memory_order_relaxed); }
   /// Calls `use` with the weights of groups under the elevator lock, and tells the elevator.
   template <class Use>
   auto with_group_weights(Use&& use) {
@@ -297,6 +304,7 @@ class RequestQueue {
   std::atomic<std::uint64_t> software_pending_{0};  ///< a bit per worker with queued requests
   alignas(64) std::atomic<unsigned> nomerges_{0};
   std::atomic<BioMergeLock> bio_merge_lock_{BioMergeLock::tried};
+  std::atomic<bool> knows_groups_{false};
   std::atomic<bool> iostats_{true};
   std::atomic<std::uint32_t> nr_requests_;
   std::atomic<std::uint32_t> async_depth_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of bfq: tunables (docs/spec/bfq.md section 16), and counters in the debug tree, which the
-// kernel has not.
+// Files of bfq: tunables (docs/spec/bfq.md section 16), the weights of groups (section 13), and
+// counters in the debug tree, which the kernel has not.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -8,6 +8,7 @@
 
 #include "attribute.hpp"
 #include "grammar.hpp"
+#include "group_weights.hpp"
 #include "sched/bfq.hpp"
 
 namespace elevd::sysfs {
@@ -79,11 +80,27 @@ constexpr auto kSetTimeout = [](BfqTunables& tunables, std::uint64_t value) {
   tunables.timeout_sync_ms = static_cast<std::uint32_t>((value + kTickMs - 1) / kTickMs * kTickMs);
 };
 
+/// They are kept while another scheduler is there; the file is not.
+Shown show_group_weights(Disk& disk) {
+  return with_bfq(disk, [](Bfq&) { return true; }).map([&](bool) {
+    return format_group_weights(disk);
+  });
+}
+
+Outcome store_group_weights(Disk& disk, std::string_view text) {
+  if (const auto there = with_bfq(disk, [](Bfq&) { return true; }); !there) {
+    return Refused{there.error()};
+  }
+  if (const int error = store_group_weight(disk, text); error != 0) return Refused{error};
+  return Done{};
+}
+
 constexpr Attribute kBfqFiles[] = {
     bfq_row<&BfqTunables::back_seek_max_kb, 0, kBfqMost>("back_seek_max"),
     bfq_row<&BfqTunables::back_seek_penalty, 1, kBfqMost>("back_seek_penalty"),
     bfq_row<&BfqTunables::fifo_expire_async_ms, 1, kBfqMost>("fifo_expire_async"),
     bfq_row<&BfqTunables::fifo_expire_sync_ms, 1, kBfqMost>("fifo_expire_sync"),
+    tunable("group_weights", show_group_weights, store_group_weights),
     bfq_row<&BfqTunables::low_latency, 0, 1>("low_latency"),
     bfq_row<&BfqTunables::max_budget, 0, kBfqMost>("max_budget"),
     tunable("slice_idle", show_bfq<kIdleMs>, store_bfq<kSetIdleMs, 0, kHighestIdleMs>),

@@ -101,6 +101,35 @@ TEST_SUITE("TOML file") {
     CHECK(slow.model.random == 9ms);
   }
 
+  TEST_CASE("weights of groups") {
+    const auto file = parse(
+        "[disk.d]\n"
+        "backing = \"null:4096\"\n"
+        "[disk.d.group_weights]\n"
+        "\"/system.slice/backup.service\" = 50\n"
+        "default = 200\n");
+    REQUIRE(file.has_value());
+    const auto& weights = file->disks.at(0).group_weights;
+    REQUIRE(weights.size() == 2);
+    CHECK(weights[0].path == "/system.slice/backup.service");
+    CHECK(weights[0].text == "50");
+    CHECK(weights[0].origin == "f.toml:4");
+    CHECK(weights[1].path == "default");
+    const std::string head = "[disk.d]\nbacking = \"null:4096\"\n";
+    CHECK(error_of(head + "group_weights = 5\n") ==
+          "f.toml:3: disk.d.group_weights: wrong type, expected a table of paths and weights");
+    CHECK(error_of(head + "group_weights = { \"/a\" = \"5\" }\n") ==
+          "f.toml:3: disk.d.group_weights./a: wrong type, expected a whole number");
+    CHECK(error_of(head + "group_weights = { a = 5 }\n") ==
+          "f.toml:3: disk.d.group_weights.a: 'a' is no group, expected the path of a cgroup or "
+          "default");
+    CHECK(error_of(head + "group_weights = { \"/a\" = 1001 }\n")
+              .starts_with("f.toml:3: disk.d.group_weights./a: '1001' is not valid, expected a "
+                           "whole number from 1 to 1000"));
+    CHECK(error_of("group_weights = { \"/a\" = 5 }\n") ==
+          "f.toml:1: group_weights: unknown key, expected below a line [disk.NAME]");
+  }
+
   TEST_CASE("what a disk leaves out has its default") {
     const auto file = parse("[disk.d]\nbacking = \"null:4096\"\n");
     REQUIRE(file.has_value());
@@ -222,7 +251,8 @@ TEST_SUITE("TOML file") {
              {"zebra = 1",
               "disk.d.zebra: unknown key, expected one of backing, scheduler, "
               "queue_depth, logical_block_size, read_only, buffer_memory, model, "
-              "model_service, model_parallel, model_sequential, model_random, queue"},
+              "model_service, model_parallel, model_sequential, model_random, queue, "
+              "group_weights"},
              {"workers = 1",
               "disk.d.workers: unknown key, expected above the first line [disk.NAME]"},
              {"nr_requests = 64",

@@ -131,6 +131,45 @@ TEST_SUITE("bfq attributes") {
     REQUIRE(bench.store("queue/scheduler", "bfq") == 0);
     CHECK(bench.show("queue/iosched/max_budget") == "0\n");
   }
+
+  TEST_CASE("group_weights: what is taken and refused") {
+    sched::Groups groups;
+    Bench made({.limits = {}, .groups = &groups});
+    const Bench& bench = with_bfq(made);
+    const std::string path = "queue/iosched/group_weights";
+    CHECK(bench.show(path) == "default 100\n");
+    check_rows(bench, path,
+               {{"200", 0, "default 200\n"},
+                {"default 1\n", 0, "default 1\n"},
+                {"default   1000 \n", 0, "default 1000\n"},
+                {"/b 300", 0, "default 1000\n/b 300\n"},
+                {"/a/with blank  7\n", 0, "default 1000\n/a/with blank 7\n/b 300\n"},
+                {"/b 1", 0, "default 1000\n/a/with blank 7\n/b 1\n"},
+                {"/b default\n", 0, "default 1000\n/a/with blank 7\n"},
+                {"/never/seen default", 0, "default 1000\n/a/with blank 7\n"}});
+    const std::string before = bench.show(path);
+    for (const char* refused : {"0", "1001", "10000", "18446744073709551616", "0x64", "default 0",
+                                "/b 0", "/b 1001", "/b 0x64", "/b 18446744073709551616"}) {
+      check_rows(bench, path, {{refused, ERANGE, before}});
+    }
+    for (const char* refused :
+         {"", "\n", " ", "-1", "text", "7x", "default", "default -1", "default text", "/b", "/b -1",
+          "/b text", "/b 5x", "b 100", "/ 100", "/b/ 100", "//b 100", "8:0 100", "/a\nb 100"}) {
+      check_rows(bench, path, {{refused, EINVAL, before}});
+    }
+  }
+
+  TEST_CASE("group_weights are kept while another scheduler is there, the file is not") {
+    sched::Groups groups;
+    Bench made({.limits = {}, .groups = &groups});
+    const Bench& bench = with_bfq(made);
+    const Inode old = bench.of_disk("queue/iosched/group_weights");
+    check_rows(bench, "queue/iosched/group_weights", {{"/a 5", 0, "default 100\n/a 5\n"}});
+    REQUIRE(bench.store("queue/scheduler", "none") == 0);
+    CHECK(!bench.tree.show(old).has_value());
+    REQUIRE(bench.store("queue/scheduler", "bfq") == 0);
+    CHECK(bench.show("queue/iosched/group_weights") == "default 100\n/a 5\n");
+  }
 }
 
 }  // namespace
