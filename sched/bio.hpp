@@ -78,7 +78,7 @@ struct Bio {
   BioFlags flags = 0;
   IoPriority priority;
   std::uint16_t owner = 0;        ///< index of the worker it came in on
-  std::uint8_t depth_class = 0;   ///< (internal) the class it waits in, tag_map.hpp
+  std::uint8_t depth_class = 0;   ///< (internal) the class it asks for a tag in, tag_map.hpp
   std::uint64_t wait_number = 0;  ///< (internal) its place among those that wait
   Sector start;                   ///< first sector not yet in a request
   Sectors length;                 ///< sectors not yet in a request

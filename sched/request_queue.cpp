@@ -247,6 +247,10 @@ Request* RequestQueue::allocate(Worker& worker, QueueContext& context, Bio& bio,
   TagMap& tags = allocation_tags();
   DepthLimit limit;
   if (elevator_ && bio.op != Op::flush) limit = elevator_->limit(bio);
+  // A woken one is counted in the class that it waited in.
+  if ((bio.flags & kBioWoken) == 0) {
+    bio.depth_class = static_cast<std::uint8_t>(limit.depth_class);
+  }
   std::int32_t tag = -1;
   if (privileged || !tags.somebody_waits(limit.depth_class)) {
     tag = tags.try_get(worker.index(), limit.shallow);

@@ -355,10 +355,6 @@ void FakeWorker::submit_slot(Slot& slot) {
   const bool ordered = !gated && moves_data(slot.op) && slot.expected == 0 && !slot.may_refuse;
   slot.is_new = ordered;
   slot.untagged = slot.length;
-  // With an open gate of this worker nobody changes the elevator.
-  sched::DepthLimit limit;
-  if (ordered && disk.elevator != nullptr) limit = disk.elevator->limit(slot.bio);
-  slot.depth_class = static_cast<unsigned>(limit.depth_class);
   slot.begun = team_.park_sequence.load(kTestOrder);
   disk.queue->submit(worker(), slot.bio);
   // It may be answered by now, and at home; but nobody else uses what is read here.
@@ -373,25 +369,26 @@ void FakeWorker::note_waiting(Slot& slot) {
   team_.parks.fetch_add(1, std::memory_order_relaxed);
   slot.disk->waiters.fetch_add(1, kTestOrder);
   const std::uint64_t sequence = team_.park_sequence.fetch_add(1, kTestOrder);
-  slot.waits.store(waits_value(sequence, slot.disk->index, slot.depth_class), kTestOrder);
+  slot.waits.store(waits_value(sequence, slot.disk->index, slot.bio.depth_class), kTestOrder);
 }
 
 /// A new bio has a tag: then nobody of its class or a less limited one waited before it came.
 /// Sure to be waiting is who waits now, while its worker is where it resumes nothing.
 void FakeWorker::check_not_overtaking(const Slot& slot) {
   if (slot.disk->waiters.load(kTestOrder) == 0) return;
+  const unsigned depth_class = slot.bio.depth_class;
   for (const auto& other : team_.workers) {
     const std::uint64_t phase = other->phase_.load(kTestOrder);
     if ((phase & 1U) != 0) continue;
     for (const auto& waiting : other->slots_) {
       const std::uint64_t waits = waiting->waits.load(kTestOrder);
       if (waits == 0 || ((waits >> 3U) & 31U) != slot.disk->index) continue;
-      if ((waits & 7U) > slot.depth_class || waits >> 8U >= slot.begun) continue;
+      if ((waits & 7U) > depth_class || waits >> 8U >= slot.begun) continue;
       if (other->phase_.load(kTestOrder) != phase) break;
       fail(
           "a new bio of class %u on disk %u got a tag of worker %u while one of class %u of worker "
           "%u waited",
-          slot.depth_class, slot.disk->index, worker().index(), static_cast<unsigned>(waits & 7U),
+          depth_class, slot.disk->index, worker().index(), static_cast<unsigned>(waits & 7U),
           other->worker().index());
     }
   }

@@ -38,7 +38,6 @@ struct Slot {
   sched::Sectors untagged;               ///< not yet in a request; its owner's
   std::uint64_t begun = 0;               ///< park sequence when it was submitted; its owner's
   bool is_new = false;                   ///< has not waited and has no request; its owner's
-  unsigned depth_class = 0;              ///< at submission; its owner's
   std::atomic<std::uint64_t> served{0};  ///< sectors that the driver saw
   std::atomic<bool> failed{false};       ///< the driver failed a part of it
   /// 0, or it surely waits for a tag: park sequence << 8 | disk << 3 | depth class.

@@ -181,11 +181,16 @@ Bench::Bench(Options options) : complete_inline(options.complete_inline) {
     workers_.back()->now = now_;
     workers_.back()->trace = &recorder;
   }
+  for (const char* path : {"/a", "/a/b", "/c", "/c/d"}) {
+    const GroupId made = groups_.id(path);
+    if (made >= kGroups) std::abort();
+  }
   for (unsigned q = 0; q < options.queues; ++q) {
     RequestQueue::Options queue;
     queue.limits = options.limits;
     queue.queue_depth = options.depth;
     queue.workers = options.workers;
+    queue.groups = &groups_;
     queues_.push_back(std::make_unique<RequestQueue>(queue));
     if (options.elevator) queues_.back()->set_elevator(options.elevator());
   }
@@ -203,6 +208,7 @@ TestBio& Bench::submit_one(std::string_view word, unsigned worker) {
   TestBio& bio = bios.emplace_back();
   bio.name = word;
   bio.issuer = worker + 1U;
+  bio.group = group;
   bio.op = op_of(word[0], word);
   std::size_t queue_index = 0;
   if (bio.op == Op::flush) {

@@ -97,6 +97,9 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
+  static constexpr GroupId kGroups = 5;  ///< there are so many, the root included
+  GroupId group = kRootGroup;            ///< of bios submitted from now on
+
   // --- Submitting ---
   /// Submits every bio of `text` as part of a burst that goes on; the issuer is the
   /// worker's number plus 1.
@@ -171,6 +174,7 @@ class Bench {
   std::vector<Worker*> peers_;
   std::vector<std::unique_ptr<FakeDriver>> drivers_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  Groups groups_;
   std::vector<std::unique_ptr<RequestQueue>> queues_;
   Instant now_{1'000'000'000};
   friend class FakeDriver;

@@ -2,6 +2,7 @@
 // Groups: docs/spec/bfq.md sections 13 and 14, on the elevator by itself.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 
@@ -205,6 +206,46 @@ TEST_SUITE("bfq groups") {
     SUBCASE("the same group, a higher level") {
       bench.add({.issuer = 2, .start = 5000, .priority = IoPriority::best_effort(0), .group = a});
       CHECK(bench.expired(BfqReason::preempted) == 1);
+    }
+  }
+
+  TEST_CASE("a group that would be served again at once is not preempted") {
+    BfqGroup root;
+    BfqGroup mine(&root);
+    BfqGroup other(&root);
+    std::array<BfqEntity, 3> leaves;
+    for (BfqEntity& leaf : leaves) leaf.budget = 100;
+    leaves[0].above = leaves[1].above = &mine;
+    leaves[2].above = &other;
+    for (BfqEntity& leaf : leaves) bfq_activate(leaf, 1, false);
+    REQUIRE(root.take_next({1}) == &mine);
+    REQUIRE(mine.take_next({1}) == leaves.data());
+    // Both begin at 0: the first one served is ahead of its share, until time has caught up.
+    bfq_serve(leaves[0], 100);
+    CHECK(!bfq_would_return(mine));
+    SUBCASE("as it is behind its share") {
+      mine.service = 10;
+      CHECK(bfq_would_return(mine));
+      SUBCASE("but somebody of a better class waits beside it") {
+        BfqEntity urgent;
+        urgent.above = &root;
+        bfq_activate(urgent, 0, false);
+        CHECK(!bfq_would_return(mine));
+        urgent.tree->remove(urgent);
+      }
+      SUBCASE("but nobody else is in it") {
+        bfq_remove(leaves[1]);
+        CHECK(!bfq_would_return(mine));
+      }
+    }
+    SUBCASE("as nobody else is there") {
+      bfq_remove(leaves[2]);
+      CHECK(bfq_would_return(mine));
+    }
+    CHECK(!bfq_would_return(leaves[0]));
+    for (BfqEntity* entity : {&leaves[0], &leaves[1], &leaves[2], static_cast<BfqEntity*>(&mine),
+                              static_cast<BfqEntity*>(&other)}) {
+      if (entity->tree != nullptr) entity->tree->remove(*entity);
     }
   }
 

@@ -189,6 +189,7 @@ class Run {
   }
 
   void submit_some(unsigned w) {
+    if (random_.one_in(20)) bench_->group = static_cast<GroupId>(random_(Bench::kGroups));
     for (std::uint64_t n = 1 + random_(6); n > 0; --n) bench_->submit(random_bio(), w);
     if (random_.one_in(2)) bench_->flush_plug(w);
   }
