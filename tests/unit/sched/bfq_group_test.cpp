@@ -215,6 +215,7 @@ TEST_SUITE("bfq groups") {
     BfqGroup other(&root);
     std::array<BfqEntity, 3> leaves;
     for (BfqEntity& leaf : leaves) leaf.budget = 100;
+    leaves[2].budget = 1000;
     leaves[0].above = leaves[1].above = &mine;
     leaves[2].above = &other;
     for (BfqEntity& leaf : leaves) bfq_activate(leaf, 1, false);
