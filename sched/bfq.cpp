@@ -23,7 +23,7 @@ std::uint64_t apart(Sector a, Sector b) { return (a < b ? b - a : a - b).value; 
 }  // namespace
 
 Bfq::~Bfq() {
-  ELEVD_ASSERT(bypass_.empty() && last_merge_ == nullptr && queued() == 0 && in_driver_ == 0);
+  ELEVD_ASSERT(bypass_.empty() && last_merge() == nullptr && queued() == 0 && in_driver_ == 0);
 }
 
 void Bfq::note_time(Instant now) {
@@ -87,10 +87,7 @@ void Bfq::insert_one(Request& rq, RequestList& merged) {
   if (mergeable(rq) && nomerges() != 2 && merge_in(rq, merged)) return;
   arrive(queue, rq);
   note_allocated(queue);
-  if (mergeable(rq)) {
-    hash_.add(rq);
-    if (last_merge_ == nullptr) last_merge_ = &rq;
-  }
+  link_merge(rq);
 }
 
 /// A read is waited for, and so is a write that says it; the rest goes to the shared queue of its
@@ -173,12 +170,6 @@ void Bfq::note_seek(BfqQueue& queue, const Request& rq) {
   queue.last_end = rq.end();
 }
 
-/// A request of the queue that ended at `from` ends at `to` now; if it was the latest one, the next
-/// one is near or far from there.
-void Bfq::note_grown(BfqQueue& queue, Sector from, Sector to) {
-  if (queue.last_end == from) queue.last_end = to;
-}
-
 bool Bfq::is_far(const Request& rq, Sector from) const {
   return apart(rq.start, from) > kFarSectors &&
          (limits().rotational || rq.length.value < kLargeSectors);
@@ -200,8 +191,7 @@ void Bfq::unlink(BfqQueue& queue, Request& rq) {
     --queue.queued;
     queued_.fetch_sub(1, std::memory_order_seq_cst);
   }
-  rq.hash_hook.unlink();
-  if (last_merge_ == &rq) last_merge_ = nullptr;
+  unlink_merge(rq);
 }
 
 // --- Order inside a queue (section 8) ---------------------------------------------------------
@@ -339,7 +329,7 @@ void Bfq::check() {
   const auto look_at = [&](BfqQueue& queue) {
     ELEVD_ASSERT(queue.order.size() == queue.queued && queue.fifo.size() == queue.queued);
     ELEVD_ASSERT(queue.empty() == (queue.queued == 0));
-    ELEVD_ASSERT(std::is_sorted(queue.order.begin(), queue.order.end(), BfqQueue::ByStart{}));
+    ELEVD_ASSERT(std::is_sorted(queue.order.begin(), queue.order.end(), ByStart{}));
     bool next_is_queued = queue.empty();
     for (const Request& rq : queue.fifo) {
       ELEVD_ASSERT(rq.sort_hook.is_linked() && &queue_of(rq) == &queue);
@@ -370,9 +360,9 @@ void Bfq::check() {
   ELEVD_ASSERT(raised == raised_busy());
   ELEVD_ASSERT(all_queued == queued() && in_flight == in_driver_);
   ELEVD_ASSERT(!waiting() || serving_ != nullptr);
-  ELEVD_ASSERT(last_merge_ == nullptr || last_merge_->fifo_hook.is_linked());
+  ELEVD_ASSERT(last_merge() == nullptr || last_merge()->fifo_hook.is_linked());
   check_groups();
-  hash_.each([](const Request& rq) { ELEVD_ASSERT(rq.fifo_hook.is_linked() && mergeable(rq)); });
+  hash().each([](const Request& rq) { ELEVD_ASSERT(rq.fifo_hook.is_linked() && mergeable(rq)); });
 }
 
 }  // namespace elevd::sched

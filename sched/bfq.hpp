@@ -29,7 +29,7 @@
 #include "bfq_rate.hpp"
 #include "bfq_tree.hpp"
 #include "elevator.hpp"
-#include "end_hash.hpp"
+#include "sorted_merge.hpp"
 
 namespace elevd::sched {
 
@@ -55,7 +55,7 @@ enum class BfqReason : std::uint8_t {
   preempted
 };
 
-class Bfq final : public Elevator {
+class Bfq final : public Elevator, private SortedMerge<Bfq, BfqQueue> {
  public:
   static constexpr std::string_view kName = "bfq";
   static constexpr unsigned kClasses = BfqGroup::kClasses;
@@ -130,6 +130,7 @@ class Bfq final : public Elevator {
   void check();
 
  private:
+  friend SortedMerge<Bfq, BfqQueue>;
   static constexpr unsigned kWeights = 8;            ///< 10, 20 ... 80
   static constexpr std::uint32_t kInteractive = 30;  ///< factors of a weight
   static constexpr std::uint32_t kSoft = 3000;
@@ -153,7 +154,6 @@ class Bfq final : public Elevator {
   void note_think_time(BfqQueue& queue);
   void note_io_bound(BfqQueue& queue);
   void note_seek(BfqQueue& queue, const Request& rq);
-  static void note_grown(BfqQueue& queue, Sector from, Sector to);
   [[nodiscard]] bool is_far(const Request& rq, Sector from) const;
   void link(BfqQueue& queue, Request& rq);
   void unlink(BfqQueue& queue, Request& rq);
@@ -262,19 +262,19 @@ class Bfq final : public Elevator {
   void end_all_raising();
 
   // Merging: bfq_merge.cpp.
-  [[nodiscard]] Request* find_end(const BfqQueue& queue, Sector end);
-  [[nodiscard]] Request* find_start(BfqQueue& queue, Sector start);
-  void no_more_merges(Request& rq);
-  [[nodiscard]] bool absorb(Request& rq, Request& next, RequestList& merged);
-  [[nodiscard]] bool put_before(Request& rq, Request& next, RequestList& merged);
-  void grown_at_end(Request& rq, RequestList& merged);
-  void grown_at_front(Request& rq, RequestList& merged);
+  [[nodiscard]] static BfqQueue& place_of(const Request& rq) { return queue_of(rq); }
+  [[nodiscard]] static bool is_in(const Request& rq, const BfqQueue& queue) {
+    return &queue_of(rq) == &queue;
+  }
+  [[nodiscard]] static SortedRequests& order(BfqQueue& queue) { return queue.order; }
+  [[nodiscard]] static RequestFifo& fifo(BfqQueue& queue) { return queue.fifo; }
+  [[nodiscard]] static bool front_merges() { return true; }
+  void link(Request& rq) { link(queue_of(rq), rq); }
   void merged_away(Request& rq, RequestList& merged);
-  [[nodiscard]] MergeResult join(Request& rq, Bio& bio, RequestList& merged);
-  [[nodiscard]] MergeResult join(Request& queued, Request& rq, RequestList& merged);
-  [[nodiscard]] bool insert_merge(Request& rq, RequestList& merged);
-  [[nodiscard]] MergeResult late_bio_merge(Request& rq, RequestList& merged);
-  [[nodiscard]] bool merge_in(Request& rq, RequestList& merged);
+  static void replaced(const Request& rq, Request& by);
+  static void grown(const Request& rq, Sector from, Sector to);
+  void moved(Request& rq);
+  void changed(const Request& rq);
 
   void check_cooperation(const BfqQueue& queue) const;
   void check_contexts();
@@ -287,9 +287,7 @@ class Bfq final : public Elevator {
   std::array<std::uint32_t, kClasses> busy_{};
   std::array<std::uint32_t, kWeights + 1> weights_{};  ///< queues in use, by weight / 10
   RequestList bypass_;                                 ///< inserted at head
-  EndHash hash_;
-  Request* last_merge_ = nullptr;
-  std::atomic<std::uint32_t> queued_{0};  ///< in queues; written under the lock
+  std::atomic<std::uint32_t> queued_{0};               ///< in queues; written under the lock
   std::uint32_t in_driver_ = 0;
   Counts counts_;
   Instant now_;

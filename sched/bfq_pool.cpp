@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "bfq_pool.hpp"
+
 #include <new>
 
 #include "assertion.hpp"

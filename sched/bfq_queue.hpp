@@ -18,6 +18,7 @@
 #include "bfq_context.hpp"
 #include "bfq_tree.hpp"
 #include "request.hpp"
+#include "sorted_merge.hpp"
 #include "units.hpp"
 
 namespace elevd::sched {
@@ -26,17 +27,6 @@ namespace elevd::sched {
 struct BfqWoken : bi::list_base_hook<bi::link_mode<bi::auto_unlink>> {};
 
 struct BfqQueue : BfqEntity, BfqHabits, BfqWoken {
-  struct ByStart {
-    bool operator()(const Request& a, const Request& b) const { return a.start < b.start; }
-    bool operator()(const Request& a, Sector b) const { return a.start < b; }
-    bool operator()(Sector a, const Request& b) const { return a < b.start; }
-  };
-  using Order =
-      bi::multiset<Request, bi::member_hook<Request, bi::set_member_hook<>, &Request::sort_hook>,
-                   bi::compare<ByStart>, bi::constant_time_size<false>>;
-  using Fifo =
-      bi::list<Request, bi::member_hook<Request, bi::list_member_hook<>, &Request::fifo_hook>,
-               bi::constant_time_size<false>>;
   using Hook = bi::list_member_hook<bi::link_mode<bi::auto_unlink>>;
 
   Hook free;  ///< see invariant 3
@@ -48,8 +38,8 @@ struct BfqQueue : BfqEntity, BfqHabits, BfqWoken {
   std::uint8_t counted_weight = 0;  ///< level of its weight in the counts of distinct ones, 0: none
   std::uint32_t base_weight = 40;   ///< by its level
 
-  Order order;
-  Fifo fifo;
+  SortedRequests order;
+  RequestFifo fifo;
   Request* next = nullptr;
   std::uint32_t queued = 0;
   std::uint32_t in_flight = 0;

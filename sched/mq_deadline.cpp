@@ -18,7 +18,7 @@ constexpr Duration milliseconds(std::int32_t ms) { return {std::int64_t{ms} * 1'
 }  // namespace
 
 MqDeadline::~MqDeadline() {
-  ELEVD_ASSERT(dispatch_list_.empty() && last_merge_ == nullptr);
+  ELEVD_ASSERT(dispatch_list_.empty() && last_merge() == nullptr);
   for (unsigned c = 0; c < kClasses; ++c) {
     ELEVD_ASSERT(fifo(c, 0).empty() && fifo(c, 1).empty() && queued(c) == 0);
   }
@@ -64,32 +64,26 @@ void MqDeadline::insert_one(Request& rq, RequestList& merged) {
     dispatch_list_.push_front(rq);
     return;
   }
-  class_of(rq).fifo[way].push_back(rq);
+  place_of(rq).fifo.push_back(rq);
   link(rq);
-  if (mergeable(rq)) {
-    hash_.add(rq);
-    if (last_merge_ == nullptr) last_merge_ = &rq;
-  }
+  link_merge(rq);
 }
 
 /// Into the tree; it is in the fifo already.
 void MqDeadline::link(Request& rq) {
-  PerClass& io_class = class_of(rq);
-  io_class.tree[direction(rq.op)].insert(rq);
-  io_class.on_fifo.fetch_add(1, std::memory_order_seq_cst);
+  place_of(rq).order.insert(rq);
+  class_of(rq).on_fifo.fetch_add(1, std::memory_order_seq_cst);
 }
 
 /// Out of everything it is in (section 5.5).
 void MqDeadline::unlink(Request& rq) {
-  PerClass& io_class = class_of(rq);
-  const unsigned way = direction(rq.op);
   if (rq.fifo_hook.is_linked()) {
-    io_class.fifo[way].erase(io_class.fifo[way].iterator_to(rq));
-    io_class.tree[way].erase(io_class.tree[way].iterator_to(rq));
-    io_class.on_fifo.fetch_sub(1, std::memory_order_seq_cst);
+    Lane& lane = place_of(rq);
+    lane.fifo.erase(lane.fifo.iterator_to(rq));
+    lane.order.erase(lane.order.iterator_to(rq));
+    class_of(rq).on_fifo.fetch_sub(1, std::memory_order_seq_cst);
   }
-  rq.hash_hook.unlink();
-  if (last_merge_ == &rq) last_merge_ = nullptr;
+  unlink_merge(rq);
 }
 
 // --- Dispatch (section 6) ---------------------------------------------------------------------
@@ -121,9 +115,9 @@ Request* MqDeadline::dispatch(Instant now) {
 }
 
 Request* MqDeadline::first_from(const PerClass& io_class, unsigned direction) const {
-  const Tree& tree = io_class.tree[direction];
-  const auto it = tree.lower_bound(io_class.latest[direction], ByStart{});
-  return it == tree.end() ? nullptr : const_cast<Request*>(&*it);
+  const Lane& lane = io_class.lanes[direction];
+  const auto it = lane.order.lower_bound(lane.latest, ByStart{});
+  return it == lane.order.end() ? nullptr : const_cast<Request*>(&*it);
 }
 
 const Request* MqDeadline::next_request(unsigned io_class, unsigned direction) const {
@@ -139,8 +133,8 @@ MqDeadline::Choice MqDeadline::choose(const PerClass& io_class) const {
   if (choice.rq != nullptr && batching_ < static_cast<std::uint32_t>(tunables_.fifo_batch)) {
     return choice;
   }
-  const bool reads = !io_class.fifo[0].empty();
-  const bool writes = !io_class.fifo[1].empty();
+  const bool reads = !io_class.lanes[0].fifo.empty();
+  const bool writes = !io_class.lanes[1].fifo.empty();
   choice.rq = nullptr;
   if (!reads && !writes) return choice;
   choice.direction = reads ? 0 : 1;
@@ -154,7 +148,7 @@ MqDeadline::Choice MqDeadline::choose(const PerClass& io_class) const {
   if (choice.direction == 1) choice.starved = 0;
   choice.new_batch = true;
   choice.rq = first_from(io_class, choice.direction);
-  const Request& head = io_class.fifo[choice.direction].front();
+  const Request& head = io_class.lanes[choice.direction].fifo.front();
   if (choice.rq == nullptr || now_ >= deadline(head)) choice.rq = const_cast<Request*>(&head);
   return choice;
 }
@@ -191,7 +185,7 @@ Duration MqDeadline::aging() const { return milliseconds(tunables_.prio_aging_ex
 
 void MqDeadline::start(Request& rq) {
   PerClass& io_class = class_of(rq);
-  io_class.latest[direction(rq.op)] = rq.start;
+  place_of(rq).latest = rq.start;
   ++io_class.dispatched;
 }
 
@@ -240,26 +234,27 @@ std::uint32_t MqDeadline::depth_updated(std::uint32_t nr_requests, std::uint32_t
 
 void MqDeadline::check() const {
   std::size_t linked = 0;
-  bool last_merge_is_queued = last_merge_ == nullptr;
+  bool last_merge_is_queued = last_merge() == nullptr;
   for (const PerClass& io_class : classes_) {
     std::uint32_t waiting = 0;
     for (unsigned way = 0; way < kDirections; ++way) {
-      ELEVD_ASSERT(io_class.fifo[way].size() == io_class.tree[way].size());
-      for (const Request& rq : io_class.fifo[way]) {
+      const Lane& lane = io_class.lanes[way];
+      ELEVD_ASSERT(lane.fifo.size() == lane.order.size());
+      for (const Request& rq : lane.fifo) {
         ELEVD_ASSERT(rq.sort_hook.is_linked() && direction(rq.op) == way);
         ELEVD_ASSERT(&class_of(rq) == &io_class && &classes_[class_of(rq.priority)] == &io_class);
-        last_merge_is_queued = last_merge_is_queued || &rq == last_merge_;
+        last_merge_is_queued = last_merge_is_queued || &rq == last_merge();
         linked += rq.hash_hook.is_linked() ? 1U : 0U;
         ++waiting;
       }
-      ELEVD_ASSERT(std::is_sorted(io_class.tree[way].begin(), io_class.tree[way].end(), ByStart{}));
+      ELEVD_ASSERT(std::is_sorted(lane.order.begin(), lane.order.end(), ByStart{}));
     }
     ELEVD_ASSERT(waiting == io_class.on_fifo.load());
     ELEVD_ASSERT(waiting <= io_class.queued.load());
   }
   ELEVD_ASSERT(last_merge_is_queued);
   std::size_t hashed = 0;
-  hash_.each([&hashed](const Request& rq) {
+  hash().each([&hashed](const Request& rq) {
     ELEVD_ASSERT(rq.fifo_hook.is_linked() && mergeable(rq));
     ++hashed;
   });

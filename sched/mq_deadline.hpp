@@ -6,10 +6,9 @@
 // Time:       `now` of each call; an earlier one than was seen before counts as that one.
 // Invariants: (1) a request is in the tree of its class and direction exactly if it is in the fifo
 //                 there; those inserted at head are in neither;
-//             (2) what is in the hash is in a fifo; so is last_merge, if there is one;
-//             (3) a fifo is in the order of deadlines, as long as the expire tunables are not
+//             (2) a fifo is in the order of deadlines, as long as the expire tunables are not
 //                 changed; within equal sectors a tree is in the order of insertion;
-//             (4) queued(class) counts what is here and what is at the device.
+//             (3) queued(class) counts what is here and what is at the device.
 // See also:   docs/spec/mq-deadline.md, which the functions follow section by section.
 #pragma once
 
@@ -20,7 +19,7 @@
 #include <string_view>
 
 #include "elevator.hpp"
-#include "end_hash.hpp"
+#include "sorted_merge.hpp"
 
 namespace elevd::sched {
 
@@ -34,15 +33,18 @@ struct MqDeadlineTunables {
   std::int32_t prio_aging_expire_ms = 10000;  ///< 0..INT_MAX
 };
 
-class MqDeadline final : public Elevator {
+/// Requests of one class and direction.
+struct MqDeadlineLane {
+  SortedRequests order;
+  RequestFifo fifo;
+  Sector latest;  ///< where the last dispatched request began
+};
+
+class MqDeadline final : public Elevator, private SortedMerge<MqDeadline, MqDeadlineLane> {
  public:
   static constexpr std::string_view kName = "mq-deadline";
   static constexpr unsigned kClasses = 3;     ///< 0 real-time, 1 best effort, 2 idle
   static constexpr unsigned kDirections = 2;  ///< 0 read, 1 everything else
-
-  using Fifo =
-      bi::list<Request, bi::member_hook<Request, bi::list_member_hook<>, &Request::fifo_hook>,
-               bi::constant_time_size<false>>;
 
   explicit MqDeadline(const MqDeadlineTunables& tunables = {}) : tunables_(tunables) {}
   ~MqDeadline() override;  ///< asserts: nothing queued, nothing at the device
@@ -67,8 +69,8 @@ class MqDeadline final : public Elevator {
   // --- For the debug tree and tests --------------------------------------------------------
 
   [[nodiscard]] static unsigned class_of(IoPriority priority);
-  [[nodiscard]] const Fifo& fifo(unsigned io_class, unsigned direction) const {
-    return classes_[io_class].fifo[direction];
+  [[nodiscard]] const RequestFifo& fifo(unsigned io_class, unsigned direction) const {
+    return classes_[io_class].lanes[direction].fifo;
   }
   /// The request at or after the position where the last one was dispatched, null: none.
   [[nodiscard]] const Request* next_request(unsigned io_class, unsigned direction) const;
@@ -91,19 +93,11 @@ class MqDeadline final : public Elevator {
   void check() const;
 
  private:
-  struct ByStart {
-    bool operator()(const Request& a, const Request& b) const { return a.start < b.start; }
-    bool operator()(const Request& a, Sector b) const { return a.start < b; }
-    bool operator()(Sector a, const Request& b) const { return a < b.start; }
-  };
-  using Tree =
-      bi::multiset<Request, bi::member_hook<Request, bi::set_member_hook<>, &Request::sort_hook>,
-                   bi::compare<ByStart>, bi::constant_time_size<false>>;
+  friend SortedMerge<MqDeadline, MqDeadlineLane>;
+  using Lane = MqDeadlineLane;
 
   struct PerClass {
-    std::array<Tree, kDirections> tree;
-    std::array<Fifo, kDirections> fifo;
-    std::array<Sector, kDirections> latest{};  ///< where the last dispatched request began
+    std::array<Lane, kDirections> lanes;
     std::uint32_t inserted = 0;
     std::uint32_t merged = 0;
     std::uint32_t dispatched = 0;
@@ -139,25 +133,24 @@ class MqDeadline final : public Elevator {
   void note_wake();
   [[nodiscard]] Duration aging() const;
 
-  [[nodiscard]] Request* find_end(Sector end);
-  [[nodiscard]] Request* find_start(PerClass& io_class, unsigned direction, Sector start);
-  void no_more_merges(Request& rq);
-  [[nodiscard]] bool absorb(Request& rq, Request& next, RequestList& merged);
-  [[nodiscard]] bool put_before(Request& rq, Request& next, RequestList& merged);
-  void grown_at_end(Request& rq, RequestList& merged);
-  void grown_at_front(Request& rq, RequestList& merged);
+  // For SortedMerge. A request of another lane is not there to be merged with: the operation and
+  // the priority are of the rules of any merge.
+  [[nodiscard]] static Lane& place_of(const Request& rq) {
+    return class_of(rq).lanes[direction(rq.op)];
+  }
+  [[nodiscard]] static bool is_in(const Request&, const Lane&) { return true; }
+  [[nodiscard]] static SortedRequests& order(Lane& lane) { return lane.order; }
+  [[nodiscard]] static RequestFifo& fifo(Lane& lane) { return lane.fifo; }
+  [[nodiscard]] bool front_merges() const { return tunables_.front_merges != 0; }
   void merged_away(Request& rq, RequestList& merged);
-  [[nodiscard]] MergeResult join(Request& rq, Bio& bio, RequestList& merged);
-  [[nodiscard]] MergeResult join(Request& queued, Request& rq, RequestList& merged);
-  [[nodiscard]] bool insert_merge(Request& rq, RequestList& merged);
-  [[nodiscard]] MergeResult late_bio_merge(Request& rq, RequestList& merged);
-  [[nodiscard]] bool merge_in(Request& rq, RequestList& merged);
+  void replaced(const Request&, const Request&) {}
+  void grown(const Request&, Sector, Sector) {}
+  void moved(const Request&) {}
+  void changed(const Request&) {}
 
   MqDeadlineTunables tunables_;
   std::array<PerClass, kClasses> classes_;
-  EndHash hash_;
   RequestList dispatch_list_;
-  Request* last_merge_ = nullptr;
   unsigned last_direction_ = 1;
   std::uint32_t batching_ = 0;
   std::uint32_t starved_ = 0;

@@ -269,7 +269,7 @@ class MqDeadlineModel {
     for (unsigned c = 0; c < MqDeadline::kClasses; ++c) {
       queued[c] = elevator_->queued(c);
       for (unsigned way = 0; way < 2; ++way) {
-        const MqDeadline::Fifo& fifo = elevator_->fifo(c, way);
+        const RequestFifo& fifo = elevator_->fifo(c, way);
         heads[c][way] = fifo.empty() ? nullptr : &fifo.front();
       }
     }
@@ -357,7 +357,7 @@ class MqDeadlineModel {
     std::size_t inside = elevator_->dispatch_list().size() + out_.size();
     for (unsigned c = 0; c < MqDeadline::kClasses; ++c) {
       for (unsigned way = 0; way < 2; ++way) {
-        const MqDeadline::Fifo& fifo = elevator_->fifo(c, way);
+        const RequestFifo& fifo = elevator_->fifo(c, way);
         inside += fifo.size();
         if (tuned_) continue;
         CHECK(std::is_sorted(fifo.begin(), fifo.end(), [](const Request& a, const Request& b) {
