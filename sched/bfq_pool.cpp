@@ -5,7 +5,6 @@
 
 #include "assertion.hpp"
 #include "bfq_group.hpp"
-#include "bfq_pool.hpp"
 
 namespace elevd::sched {
 namespace {
