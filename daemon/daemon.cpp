@@ -539,8 +539,9 @@ void Daemon::unmount_disks() {
     if (error == EBUSY) {
       log(Level::warning, "{} is in use: unmounted lazily, its users get errors from now on", path);
       error = unmount(path, true);
-      on_fronts([&served](Front& front) { front.stop_admitting(*served.disk); });
     }
+    // It has users also where somebody else unmounted it lazily (EINVAL), as long as it is not gone.
+    on_fronts([&served](Front& front) { front.stop_admitting(*served.disk); });
     if (error != 0 && error != EINVAL) {
       log(Level::error, "{}: cannot unmount: {}", path, std::strerror(error));
     }

@@ -10,6 +10,7 @@ need fio
 mount_fs connections fusectl || skip "no fusectl"
 connections=$work/connections
 make_image "$work/image" 32
+make_image "$work/other" 32
 
 # load DISK ENGINE: deep, until an error ends it; adds to `loads`. fio's own process, its jobs are threads.
 load() {
@@ -30,7 +31,7 @@ loads_end() {
 
 # Unmounted lazily the load goes on; the abort ends it, and takes the disk out.
 loads=()
-start_elevd --disk d0="$work/image" --disk d1=ram:32M
+start_elevd --disk d0="$work/image" --disk d1=ram:32M --disk d2="$work/other"
 load d0 io_uring
 check "the load proceeds" wait_for 20 proceeds d0
 number=$(connection_of d0)
@@ -41,9 +42,12 @@ loads_end
 check "the disk is taken out" wait_for 20 taken_out d0
 equal "the other disk goes on" "ok 4096" "$(timeout 10 "$probe" put "$dir/dev/d1" 0 4096 0 1)"
 
-# SIGTERM.
+# SIGTERM, also with a disk that somebody unmounted lazily, so that its load goes on.
 load d1 libaio
-check "the load proceeds" wait_for 20 proceeds d1
+load d2 io_uring
+check "the load on d1 proceeds" wait_for 20 proceeds d1
+check "the load on d2 proceeds" wait_for 20 proceeds d2
+umount -l "$dir/dev/d2"
 stop_elevd TERM 20
 equal "exit status" 0 "$elevd_status"
 loads_end
