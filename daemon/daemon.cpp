@@ -186,10 +186,14 @@ Result<void> Daemon::apply_attributes(Served& served) {
       if (const auto* change = std::get_if<sysfs::Change>(&outcome)) error = carry_out(*change);
     }
     if (error != 0) {
-      return tl::unexpected(Error{error,
-                                  fmt::format("{}: {}={}: {}", attribute.origin, attribute.path,
-                                              attribute.text, std::strerror(error)),
-                                  kExitUsage});
+      // What the configuration may name exists, unless it is of another scheduler.
+      const std::string why = error == ENOENT
+                                  ? "the scheduler " + *wanted.scheduler + " has no such attribute"
+                                  : std::strerror(error);
+      return tl::unexpected(
+          Error{error,
+                fmt::format("{}: {}={}: {}", attribute.origin, attribute.path, attribute.text, why),
+                kExitUsage});
     }
   }
   return {};
@@ -540,7 +544,8 @@ void Daemon::unmount_disks() {
       log(Level::warning, "{} is in use: unmounted lazily, its users get errors from now on", path);
       error = unmount(path, true);
     }
-    // It has users also where somebody else unmounted it lazily (EINVAL), as long as it is not gone.
+    // It has users also where somebody else unmounted it lazily (EINVAL), as long as it is not
+    // gone.
     on_fronts([&served](Front& front) { front.stop_admitting(*served.disk); });
     if (error != 0 && error != EINVAL) {
       log(Level::error, "{}: cannot unmount: {}", path, std::strerror(error));

@@ -11,7 +11,9 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/command_line.hpp"
@@ -21,13 +23,19 @@
 namespace elevd::daemon {
 namespace {
 
-/// Paths below queue/ that a configuration may set.
-std::vector<std::string_view> writable_attributes() {
-  std::vector<std::string_view> names;
+/// Paths below queue/ that a configuration may set, those of every scheduler among them.
+std::set<std::string> writable_attributes() {
+  std::set<std::string> paths;
   for (const sysfs::Attribute& row : sysfs::queue_files()) {
-    if (row.store != nullptr && row.name != "scheduler") names.push_back(row.name);
+    if (row.store != nullptr && row.name != "scheduler") paths.emplace(row.name);
   }
-  return names;
+  for (const sysfs::SchedulerType& type : sysfs::available_schedulers()) {
+    if (type.files == nullptr) continue;
+    for (const sysfs::Attribute& row : type.files()) {
+      if (row.store != nullptr) paths.insert("iosched/" + std::string(row.name));
+    }
+  }
+  return paths;
 }
 
 int refuse(const std::string& what, int status) {
@@ -106,7 +114,8 @@ int run(config::DaemonConfig config) {
 }
 
 int main_of(int argc, char** argv) {
-  const std::vector<std::string_view> attributes = writable_attributes();
+  const std::set<std::string> paths = writable_attributes();
+  const std::vector<std::string_view> attributes(paths.begin(), paths.end());
   config::CommandLineContext context;
   context.is_root = geteuid() == 0;
   if (const char* directory = std::getenv("XDG_RUNTIME_DIR")) context.runtime_directory = directory;

@@ -5,8 +5,10 @@
 . "$(dirname "$0")/lib.sh"
 need_fuse
 
-start_elevd --disk fast=ram:16M,scheduler=none,nr_requests=64 --disk slow=ram:8M
+start_elevd --disk fast=ram:16M,scheduler=none,nr_requests=64 --disk slow=ram:8M,iosched/fifo_batch=2
 ctl() { timeout 20 "$ELEVD_BIN/elevctl" -d "$dir" "$@"; }
+
+equal "a tunable of the configuration" 2 "$(ctl get slow iosched/fifo_batch)"
 
 list=$(ctl list)
 equal "status of list" 0 $?

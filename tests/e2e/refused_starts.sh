@@ -35,6 +35,8 @@ refused 2 nonsense "$at" --disk d0=ram:8M,nonsense=1
 refused 2 scheduler "$at" --disk d0=ram:8M,scheduler=fastest
 refused 2 queue_depth "$at" --disk d0=ram:8M,queue_depth=many
 refused 2 workers "$at" --disk d0=ram:8M --workers none
+refused 2 iosched/low_latencies "$at" --disk d0=ram:8M,iosched/low_latencies=1
+refused 2 'low_latency=1: .*mq-deadline has no such' "$at" --disk d0=ram:8M,iosched/low_latency=1
 
 # 2: the configuration file, with its place and a proposal
 cat >"$work/bad.toml" <<'END'
@@ -50,8 +52,10 @@ refused 2 absent.toml --check --config "$work/absent.toml"
 cat >"$work/good.toml" <<'END'
 [disk.d0]
 backing = "ram:8M"
-scheduler = "none"
+scheduler = "bfq"
 queue.nr_requests = 64
+queue.iosched.low_latency = false
+queue.iosched.slice_idle_us = 2000
 END
 equal "status of a good file" 0 "$(status_of timeout 30 "$ELEVD_BIN/elevd" --check --config "$work/good.toml")"
 equal "status of --version" 0 "$(status_of timeout 30 "$ELEVD_BIN/elevd" --version)"
