@@ -457,6 +457,20 @@ TEST_SUITE("bfq") {
     }
   }
 
+  TEST_CASE("who is idle for more than a fifth of the time does not keep the device busy") {
+    for (const std::int64_t idle_ms : {20, 21}) {
+      CAPTURE(idle_ms);
+      BfqBench bench;
+      bench.add({});
+      REQUIRE(bench.dispatch() != nullptr);
+      bench.advance_us((100 - idle_ms) * 1000);
+      bench.complete_all();
+      bench.advance_us(idle_ms * 1000);
+      bench.add({.start = 8});
+      CHECK(bench.queue(1).io_bound == (idle_ms == 20));
+    }
+  }
+
   TEST_CASE("at head: before everything, in order, outside of fairness") {
     BfqBench bench;
     bench.add({.start = 8});
