@@ -18,8 +18,6 @@ constexpr std::uint64_t kBlockSectors = 32;
 constexpr std::uint64_t kEnoughSamples = 80;  // three of them, in units of 1/256
 constexpr Duration kIoBoundWindow{200'000'000};
 
-std::uint64_t apart(Sector a, Sector b) { return (a < b ? b - a : a - b).value; }
-
 }  // namespace
 
 Bfq::~Bfq() {
@@ -94,7 +92,7 @@ void Bfq::insert_one(Request& rq, RequestList& merged) {
 /// priority.
 BfqQueue& Bfq::queue_for(Request& rq) {
   rq.elevator_issuer = nullptr;
-  if (rq.op != Op::read && (rq.bio_flags & kBioSync) == 0) {
+  if (!is_sync(rq.op, rq.bio_flags)) {
     return group_for(rq.group).async(BfqPriority::of(rq.priority));
   }
   BfqContext& context = context_for(rq);
@@ -106,7 +104,7 @@ BfqQueue& Bfq::queue_for(Request& rq) {
 
 /// Null: the issuer has none yet.
 BfqQueue* Bfq::known_queue_for(const Bio& bio) {
-  if (bio.op != Op::read && (bio.flags & kBioSync) == 0) {
+  if (!is_sync(bio.op, bio.flags)) {
     BfqGroup* const group = groups_.find(bio.group);
     return group == nullptr ? nullptr : &group->async(BfqPriority::of(bio.priority));
   }
@@ -171,7 +169,7 @@ void Bfq::note_seek(BfqQueue& queue, const Request& rq) {
 }
 
 bool Bfq::is_far(const Request& rq, Sector from) const {
-  return apart(rq.start, from) > kFarSectors &&
+  return apart(rq.start, from).value > kFarSectors &&
          (limits().rotational || rq.length.value < kLargeSectors);
 }
 

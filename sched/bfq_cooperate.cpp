@@ -16,7 +16,7 @@ constexpr Duration kTwinTime{180'000'000};    // between two that may be twins
 constexpr Duration kTwinMemory{600'000'000};  // how long the older one is remembered
 constexpr Duration kTwinDelay{600'000'000};   // before they are merged for good
 
-bool is_close(Sector a, Sector b) { return (a < b ? b - a : a - b).value <= kCloseSectors; }
+bool is_close(Sector a, Sector b) { return apart(a, b).value <= kCloseSectors; }
 
 BfqQueue& end_of_redirects(BfqQueue& queue) {
   BfqQueue* end = &queue;

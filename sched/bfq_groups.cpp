@@ -77,7 +77,7 @@ void Bfq::hold_share(BfqQueue& queue, bool over) {
 }
 
 bool Bfq::holds_its_share(const Bio& bio) const {
-  if (bio.op == Op::read || (bio.flags & kBioSync) != 0) {
+  if (is_sync(bio.op, bio.flags)) {
     return over_limit_.has(admission_key(bio.issuer));
   }
   const BfqPriority priority = BfqPriority::of(bio.priority);

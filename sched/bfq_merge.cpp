@@ -6,8 +6,8 @@ namespace elevd::sched {
 
 /// A plug holds bios of several issuers; only those that go to one queue may share a request.
 bool Bfq::allow_merge(const Request& rq, const Bio& bio) const {
-  const bool sync = bio.op == Op::read || (bio.flags & kBioSync) != 0;
-  const bool rq_sync = rq.op == Op::read || (rq.bio_flags & kBioSync) != 0;
+  const bool sync = is_sync(bio.op, bio.flags);
+  const bool rq_sync = is_sync(rq.op, rq.bio_flags);
   if (sync != rq_sync || rq.group != bio.group) return false;
   return sync ? rq.issuer == bio.issuer : rq.priority.effective() == bio.priority.effective();
 }

@@ -31,6 +31,20 @@ void make_blank_queue(BfqQueue& queue) {
   queue.suspicions = 0;
 }
 
+/// A free one; where there is none, of a new block. Null: no memory.
+template <unsigned kBlock, class List, class T>
+T* take_free(List& free, std::vector<std::unique_ptr<T[]>>& blocks) {
+  if (free.empty()) {
+    std::unique_ptr<T[]> block(new (std::nothrow) T[kBlock]);
+    if (block == nullptr) return nullptr;
+    for (unsigned n = 0; n < kBlock; ++n) free.push_back(block[n]);
+    blocks.push_back(std::move(block));
+  }
+  T& taken = free.front();
+  free.pop_front();
+  return &taken;
+}
+
 }  // namespace
 
 BfqPriority BfqPriority::of(IoPriority io_priority) {
@@ -73,17 +87,11 @@ BfqContext* BfqPool::find(std::uint64_t issuer) {
 }
 
 BfqQueue* BfqPool::make_queue() {
-  if (free_queues_.empty()) {
-    std::unique_ptr<BfqQueue[]> block(new (std::nothrow) BfqQueue[kBlock]);
-    if (block == nullptr) return nullptr;
-    for (unsigned n = 0; n < kBlock; ++n) free_queues_.push_back(block[n]);
-    queues_.push_back(std::move(block));
-  }
-  BfqQueue& queue = free_queues_.front();
-  free_queues_.pop_front();
-  make_blank_queue(queue);
-  if (queue.above == nullptr) bfq_join(queue, root_);
-  return &queue;
+  BfqQueue* const queue = take_free<kBlock>(free_queues_, queues_);
+  if (queue == nullptr) return nullptr;
+  make_blank_queue(*queue);
+  if (queue->above == nullptr) bfq_join(*queue, root_);
+  return queue;
 }
 
 /// Of those that nobody needs: a free one, else the one longest at rest, else a new one. Who is
@@ -98,15 +106,7 @@ BfqContext* BfqPool::unused(Instant now) {
       return &context;
     }
   }
-  if (free_contexts_.empty()) {
-    std::unique_ptr<BfqContext[]> block(new (std::nothrow) BfqContext[kBlock]);
-    if (block == nullptr) return nullptr;
-    for (unsigned n = 0; n < kBlock; ++n) free_contexts_.push_back(block[n]);
-    contexts_.push_back(std::move(block));
-  }
-  BfqContext& context = free_contexts_.front();
-  free_contexts_.pop_front();
-  return &context;
+  return take_free<kBlock>(free_contexts_, contexts_);
 }
 
 BfqContext& BfqPool::get(std::uint64_t issuer, Instant now, bool& made) {

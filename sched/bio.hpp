@@ -73,6 +73,11 @@ inline constexpr BioFlags kBioWoken = 64;    ///< (internal) holds a wake-up for
 inline constexpr BioFlags kBioTraced = 128;  ///< (internal) Q was reported
 inline constexpr BioFlags kBioSingle = 256;  ///< submitted alone: each of its pieces is a burst
 
+/// Whether somebody waits for an I/O with these flags; for a read always.
+[[nodiscard]] constexpr bool is_sync(Op op, BioFlags flags) {
+  return op == Op::read || (flags & kBioSync) != 0;
+}
+
 struct Bio {
   Op op = Op::read;
   BioFlags flags = 0;

@@ -59,6 +59,9 @@ struct Sector {
   [[nodiscard]] constexpr Bytes offset() const { return {value << kSectorShift}; }
 };
 
+/// How far two places are apart, whichever comes first.
+[[nodiscard]] constexpr Sectors apart(Sector a, Sector b) { return a < b ? b - a : a - b; }
+
 /// A length of time in nanoseconds, possibly negative.
 struct Duration {
   std::int64_t ns = 0;
