@@ -55,6 +55,7 @@ std::uint64_t Bfq::max_budget() const {
 
 void Bfq::insert(RequestList& list, RequestList& merged, Instant now) {
   note_time(now);
+  expect(list);
   while (!list.empty()) {
     Request& rq = list.front();
     list.pop_front();
@@ -82,8 +83,9 @@ void Bfq::insert_one(Request& rq, RequestList& merged) {
   const std::uint32_t expire =
       queue.sync ? tunables_.fifo_expire_sync_ms : tunables_.fifo_expire_async_ms;
   rq.elevator_word = static_cast<std::uint64_t>((now_ + from_ms(expire)).ns);
-  if (mergeable(rq) && nomerges() != 2 && merge_in(rq, merged)) return;
-  arrive(queue, rq);
+  const auto before = merge_in(rq, merged);
+  if (!before) return;
+  arrive(queue, rq, *before);
   note_allocated(queue);
   link_merge(rq);
 }
@@ -113,7 +115,7 @@ BfqQueue* Bfq::known_queue_for(const Bio& bio) {
   return &follow(*context, bio.start);
 }
 
-void Bfq::arrive(BfqQueue& queue, Request& rq) {
+void Bfq::arrive(BfqQueue& queue, Request& rq, SortedRequests::iterator before) {
   if (!queue.first_io) queue.first_io = now_;
   note_think_time(queue);
   note_seek(queue, rq);
@@ -123,14 +125,14 @@ void Bfq::arrive(BfqQueue& queue, Request& rq) {
     begin_sample(queue, rq);
   }
   note_io_bound(queue);
-  link(queue, rq);
+  link(queue, rq, before);
   queue.fifo.push_back(rq);
-  const Request* const before = queue.next;
+  const Request* const next = queue.next;
   queue.next = better(queue, queue.next, &rq, last_position_);
   note_position(queue);
   if (!queue.busy) {
     become_busy(queue);
-  } else if (queue.next != before) {
+  } else if (queue.next != next) {
     next_changed(queue);
   }
   if (&queue == serving_) arrived_in_service(queue, rq);
@@ -174,11 +176,11 @@ bool Bfq::is_far(const Request& rq, Sector from) const {
 }
 
 /// Into the order; it is put into the fifo by the caller.
-void Bfq::link(BfqQueue& queue, Request& rq) {
-  queue.order.insert(rq);
+void Bfq::link(BfqQueue& queue, Request& rq, SortedRequests::iterator before) {
+  queue.order.insert_before(before, rq);
   ++queue.queued;
   bfq_count_allocated(queue, 1);
-  queued_.fetch_add(1, std::memory_order_seq_cst);
+  queued_.store(queued() + 1, std::memory_order_release);
 }
 
 /// Out of everything it is in; `next` is the caller's affair.
@@ -187,7 +189,7 @@ void Bfq::unlink(BfqQueue& queue, Request& rq) {
     queue.fifo.erase(queue.fifo.iterator_to(rq));
     queue.order.erase(queue.order.iterator_to(rq));
     --queue.queued;
-    queued_.fetch_sub(1, std::memory_order_seq_cst);
+    queued_.store(queued() - 1, std::memory_order_release);
   }
   unlink_merge(rq);
 }

@@ -68,9 +68,7 @@ class Bfq final : public Elevator, private SortedMerge<Bfq, BfqQueue> {
   void insert(RequestList& list, RequestList& merged, Instant now) override;
   Request* dispatch(Instant now) override;
   [[nodiscard]] bool has_work() const override;
-  [[nodiscard]] bool has_candidates() const override {
-    return queued_.load(std::memory_order_seq_cst) != 0;
-  }
+  [[nodiscard]] bool has_candidates() const override { return queued() != 0; }
   MergeResult bio_merge(Bio& bio, RequestList& merged, Instant now) override;
   [[nodiscard]] bool allow_merge(const Request& rq, const Bio& bio) const override;
   [[nodiscard]] bool completed(Request& rq, Instant now) override;
@@ -104,7 +102,7 @@ class Bfq final : public Elevator, private SortedMerge<Bfq, BfqQueue> {
   [[nodiscard]] BfqGroup* group(GroupId id) { return groups_.find(id); }
   [[nodiscard]] BfqGroup& root() { return groups_.root(); }
   [[nodiscard]] std::uint32_t busy(unsigned io_class) const { return busy_[io_class]; }
-  [[nodiscard]] std::uint32_t queued() const { return queued_.load(); }
+  [[nodiscard]] std::uint32_t queued() const { return queued_.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint32_t in_driver() const { return in_driver_; }
   [[nodiscard]] std::uint64_t max_budget() const;
   [[nodiscard]] const BfqPool& pool() const { return pool_; }
@@ -150,12 +148,12 @@ class Bfq final : public Elevator, private SortedMerge<Bfq, BfqQueue> {
   }
   void move(BfqQueue& queue, BfqGroup& group);
   void count_use(BfqGroup& group, bool used);
-  void arrive(BfqQueue& queue, Request& rq);
+  void arrive(BfqQueue& queue, Request& rq, SortedRequests::iterator before);
   void note_think_time(BfqQueue& queue);
   void note_io_bound(BfqQueue& queue);
   void note_seek(BfqQueue& queue, const Request& rq);
   [[nodiscard]] bool is_far(const Request& rq, Sector from) const;
-  void link(BfqQueue& queue, Request& rq);
+  void link(BfqQueue& queue, Request& rq, SortedRequests::iterator before);
   void unlink(BfqQueue& queue, Request& rq);
   [[nodiscard]] Request* better(const BfqQueue& queue, Request* a, Request* b, Sector head) const;
   [[nodiscard]] Request* successor(BfqQueue& queue, Request& rq);
@@ -269,7 +267,7 @@ class Bfq final : public Elevator, private SortedMerge<Bfq, BfqQueue> {
   [[nodiscard]] static SortedRequests& order(BfqQueue& queue) { return queue.order; }
   [[nodiscard]] static RequestFifo& fifo(BfqQueue& queue) { return queue.fifo; }
   [[nodiscard]] static bool front_merges() { return true; }
-  void link(Request& rq) { link(queue_of(rq), rq); }
+  void link(Request& rq, SortedRequests::iterator before) { link(queue_of(rq), rq, before); }
   void merged_away(Request& rq, RequestList& merged);
   static void replaced(const Request& rq, Request& by);
   static void grown(const Request& rq, Sector from, Sector to);
@@ -287,7 +285,6 @@ class Bfq final : public Elevator, private SortedMerge<Bfq, BfqQueue> {
   std::array<std::uint32_t, kClasses> busy_{};
   std::array<std::uint32_t, kWeights + 1> weights_{};  ///< queues in use, by weight / 10
   RequestList bypass_;                                 ///< inserted at head
-  std::atomic<std::uint32_t> queued_{0};               ///< in queues; written under the lock
   std::uint32_t in_driver_ = 0;
   Counts counts_;
   Instant now_;
@@ -326,6 +323,9 @@ class Bfq final : public Elevator, private SortedMerge<Bfq, BfqQueue> {
   std::atomic<std::uint32_t> raised_busy_{0};  ///< written under the lock
   std::atomic<std::uint32_t> async_depth_{Sbitmap::kUnlimited};
   std::atomic<std::uint32_t> nr_requests_{0};
+
+  // Apart from what is under the lock: who looks for a merge reads it without.
+  alignas(64) std::atomic<std::uint32_t> queued_{0};  ///< in queues; written under the lock
 };
 
 }  // namespace elevd::sched

@@ -21,6 +21,11 @@ std::uint64_t time_since(Instant begin, Instant now) {
 
 unsigned direction(Op op) { return op == Op::read ? 0 : 1; }
 
+/// `worker` comes to it when it runs queues.
+void note(Worker& worker, QueueContext& context) {
+  if (!context.is_linked()) worker.runs.push_back(context);
+}
+
 }  // namespace
 
 // --- From the plug ----------------------------------------------------------------------------
@@ -60,14 +65,16 @@ void RequestQueue::issue_directly(Worker& worker, RequestList& list) {
   }
 }
 
-/// Into the elevator, or this worker's software queue.
+/// Into the elevator. Into this worker's software queue where there is none, or where its lock is
+/// held: who submits does not wait, whoever has the lock next takes it over from there.
 void RequestQueue::insert(Worker& worker, RequestList& list) {
-  if (elevator_) {
+  QueueContext& context = this->context(worker);
+  if (elevator_ != nullptr && try_lock(context)) {
     insert_into_elevator(worker, list);
+    lock_.unlock();
     return;
   }
-  QueueContext& context = this->context(worker);
-  if (worker.trace != nullptr) {
+  if (worker.trace != nullptr && elevator_ == nullptr) {
     for (const Request& rq : list) {
       worker.trace->request_event(TraceEvent::inserted, rq, worker.now);
     }
@@ -76,7 +83,7 @@ void RequestQueue::insert(Worker& worker, RequestList& list) {
   while (!list.empty()) {
     Request& rq = list.front();
     list.pop_front();
-    if ((rq.flags & kRqAtHead) != 0) {
+    if ((rq.flags & kRqAtHead) != 0 && elevator_ == nullptr) {
       context.software_queue.push_front(rq);
     } else {
       context.software_queue.push_back(rq);
@@ -85,29 +92,41 @@ void RequestQueue::insert(Worker& worker, RequestList& list) {
   software_pending_.fetch_or(std::uint64_t{1} << worker.index(), std::memory_order_seq_cst);
 }
 
-/// One hold of the lock for all; one by one only to report each that was not merged away.
+/// What waits in the software queues, then `list`: a worker's requests stay in order.
 void RequestQueue::insert_into_elevator(Worker& worker, RequestList& list) {
+  std::uint64_t pending = software_pending_.load(std::memory_order_seq_cst);
+  if (pending == 0 && list.empty()) return;
   RequestList merged;
-  Counter& attempts =
-      context(worker).counters.merge_attempts[static_cast<unsigned>(MergePoint::insert)];
-  {
-    const LockGuard guard(lock_);
-    std::uint64_t count = 0;
-    for (Request& rq : list) {
-      rq.inserted = worker.now;
-      rq.flags |= kRqInElevator;
-      if (mergeable(rq)) ++count;
+  for (; pending != 0; pending &= pending - 1) {
+    QueueContext& from = *contexts_[static_cast<unsigned>(std::countr_zero(pending))];
+    RequestList left;
+    {
+      const LockGuard guard(from.software_lock);
+      left.swap(from.software_queue);
+      software_pending_.fetch_and(~(pending & -pending), std::memory_order_seq_cst);
     }
-    if (worker.trace == nullptr) {
-      elevator_->insert(list, merged, worker.now);
-    } else {
-      insert_traced(worker, list, merged);
-    }
-    attempts.add(count);
-    if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
-    // Under the lock: without it their bios may be answered and the queue frozen meanwhile.
-    if (!merged.empty()) free_merged(worker, merged, MergePoint::insert);
+    insert_list(worker, left, merged);
   }
+  if (!list.empty()) insert_list(worker, list, merged);
+  if (const auto at = elevator_->wake_at()) worker.bound_sleep(*at);
+  // Under the lock: without it their bios may be answered and the queue frozen meanwhile.
+  if (!merged.empty()) free_merged(worker, merged, MergePoint::insert);
+}
+
+/// One by one only to report each that was not merged away.
+void RequestQueue::insert_list(Worker& worker, RequestList& list, RequestList& merged) {
+  std::uint64_t count = 0;
+  for (Request& rq : list) {
+    rq.inserted = worker.now;
+    rq.flags |= kRqInElevator;
+    if (mergeable(rq)) ++count;
+  }
+  if (worker.trace == nullptr) {
+    elevator_->insert(list, merged, worker.now);
+  } else {
+    insert_traced(worker, list, merged);
+  }
+  context(worker).counters.merge_attempts[static_cast<unsigned>(MergePoint::insert)].add(count);
 }
 
 void RequestQueue::insert_traced(Worker& worker, RequestList& list, RequestList& merged) {
@@ -132,14 +151,13 @@ void RequestQueue::run(Worker& worker) {
 void RequestQueue::run_later(Worker& worker) {
   QueueContext& context = this->context(worker);
   context.wants_run = true;
-  if (!context.is_linked()) worker.runs.push_back(context);
+  note(worker, context);
 }
 
 void RequestQueue::run_noted(Worker& worker) {
   QueueContext& context = this->context(worker);
   if (!context.completed.empty()) [[unlikely]] {
-    lock_.lock();
-    finish_requests(worker, context.completed);
+    tell_of_completed(worker, context);
   }
   const bool wanted = context.wants_run;
   context.wants_run = false;
@@ -175,12 +193,14 @@ void RequestQueue::dispatch(Worker& worker, QueueContext& context) {
   unsigned left = kEntriesPerTurn;
   for (;;) {
     for (;;) {
-      const unsigned issued = pull_and_issue(worker, left);
+      bool more = true;
+      const unsigned issued = pull_and_issue(worker, left, more);
       if (issued == 0) break;
       left -= std::min(issued, left);
+      if (!more) break;
       if (left == 0) {
         context.dispatching = true;
-        if (!context.is_linked()) worker.runs.push_back(context);
+        note(worker, context);
         return;
       }
     }
@@ -192,15 +212,21 @@ void RequestQueue::dispatch(Worker& worker, QueueContext& context) {
   }
 }
 
-/// Pulls a batch under one lock hold and issues it without. Returns how many were issued.
-unsigned RequestQueue::pull_and_issue(Worker& worker, unsigned most) {
+/// Pulls a batch under one lock hold and issues it without. Returns how many were issued. `more`:
+/// it is worth to look again at once; else whoever changes that asks for a run.
+unsigned RequestQueue::pull_and_issue(Worker& worker, unsigned most, bool& more) {
   RequestList batch;
   const unsigned budget = std::min(most, worker.driver().budget(*this));
   if (budget == 0) return 0;
   {
     const LockGuard guard(lock_);
-    if (elevator_) elevator_->timer(worker.now);
-    pull(worker, budget, batch);
+    if (elevator_) {
+      elevator_->timer(worker.now);
+      RequestList nothing_else;
+      insert_into_elevator(worker, nothing_else);
+    }
+    more = pull(worker, budget, batch) == budget ||
+           (elevator_ && residual_.empty() && elevator_->has_work());
     if (const auto at = next_wake_up()) worker.bound_sleep(*at);
   }
   unsigned issued = 0;
@@ -421,12 +447,26 @@ void RequestQueue::finish_request(Worker& worker, Request& rq) {
   } else {
     QueueContext& context = this->context(worker);
     context.completed.push_back(rq);
-    if (lock_.try_lock()) {
+    if (try_lock(context)) {
       finish_requests(worker, context.completed);
     } else {
-      run_later(worker);  // what is completed meanwhile goes with it, under one hold of the lock
+      note(worker, context);  // what is completed meanwhile goes with it, under one hold
     }
   }
+}
+
+/// What was completed while the lock was held. A later turn may find it free; the last one that may
+/// be waits for it.
+void RequestQueue::tell_of_completed(Worker& worker, QueueContext& context) {
+  if (!try_lock(context)) {
+    if (++context.turns_put_off < kMostTurnsPutOff) {
+      note(worker, context);
+      return;
+    }
+    lock_.lock();
+  }
+  context.turns_put_off = 0;
+  finish_requests(worker, context.completed);
 }
 
 /// Tells the elevator of all; what was held is let go.

@@ -17,6 +17,9 @@ namespace elevd::sched {
 
 class EndHash {
  public:
+  /// Has what find(`end`) and add() of what ends there look at fetched.
+  void prefetch(Sector end) { __builtin_prefetch(&bucket(end), 1); }
+
   /// Puts `rq` where its end is now; it may be in already.
   void add(Request& rq) {
     rq.hash_hook.unlink();

@@ -40,6 +40,7 @@ unsigned MqDeadline::class_of(IoPriority priority) {
 
 void MqDeadline::insert(RequestList& list, RequestList& merged, Instant now) {
   note_time(now);
+  expect(list);
   while (!list.empty()) {
     Request& rq = list.front();
     list.pop_front();
@@ -59,19 +60,20 @@ void MqDeadline::insert_one(Request& rq, RequestList& merged) {
   const bool at_head = (rq.flags & kRqAtHead) != 0;
   rq.inserted = now_;
   rq.elevator_word = static_cast<std::uint64_t>((at_head ? now_ : now_ + milliseconds(expire)).ns);
-  if (mergeable(rq) && nomerges() != 2 && merge_in(rq, merged)) return;
+  const auto before = merge_in(rq, merged);
+  if (!before) return;
   if (at_head) {
     dispatch_list_.push_front(rq);
     return;
   }
   place_of(rq).fifo.push_back(rq);
-  link(rq);
+  link(rq, *before);
   link_merge(rq);
 }
 
 /// Into the tree; it is in the fifo already.
-void MqDeadline::link(Request& rq) {
-  place_of(rq).order.insert(rq);
+void MqDeadline::link(Request& rq, SortedRequests::iterator before) {
+  place_of(rq).order.insert_before(before, rq);
   class_of(rq).on_fifo.fetch_add(1, std::memory_order_seq_cst);
 }
 

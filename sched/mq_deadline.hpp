@@ -101,8 +101,10 @@ class MqDeadline final : public Elevator, private SortedMerge<MqDeadline, MqDead
     std::uint32_t inserted = 0;
     std::uint32_t merged = 0;
     std::uint32_t dispatched = 0;
-    std::atomic<std::uint32_t> queued{0};   ///< inserted - completed
-    std::atomic<std::uint32_t> on_fifo{0};  ///< written under the lock
+    // Apart from each other and from what is under the lock: whoever completes writes the one,
+    // who looks for a merge reads the other.
+    alignas(64) std::atomic<std::uint32_t> queued{0};   ///< inserted - completed
+    alignas(64) std::atomic<std::uint32_t> on_fifo{0};  ///< written under the lock
   };
 
   /// What pick would do, before it is done.
@@ -121,7 +123,7 @@ class MqDeadline final : public Elevator, private SortedMerge<MqDeadline, MqDead
     if (now_ < now) now_ = now;
   }
   void insert_one(Request& rq, RequestList& merged);
-  void link(Request& rq);
+  void link(Request& rq, SortedRequests::iterator before);
   void unlink(Request& rq);
   void count_link(PerClass& io_class, bool linked);
 

@@ -164,9 +164,18 @@ RequestQueue::Merged RequestQueue::merge(Worker& worker, QueueContext& context, 
   }
   if (context.plug_newest != nullptr && merge_in_plug(worker, context, bio)) return Merged::yes;
   if (elevator_) {
+    Counter& attempts =
+        context.counters.merge_attempts[static_cast<unsigned>(MergePoint::bio_merge)];
+    const BioMergeLock how = bio_merge_lock_.load(std::memory_order_relaxed);
+    if (context.leave_out != 0 && how == BioMergeLock::tried) {
+      --context.leave_out;
+      attempts.add(1);
+      context.counters.merge_skips.add(1);
+      return Merged::skipped;
+    }
     if (!elevator_->has_candidates()) return Merged::no;
-    context.counters.merge_attempts[static_cast<unsigned>(MergePoint::bio_merge)].add(1);
-    return merge_in_elevator(worker, context, bio, bio_merge_lock_.load(std::memory_order_relaxed));
+    attempts.add(1);
+    return merge_in_elevator(worker, context, bio, how);
   }
   const std::uint64_t own = std::uint64_t{1} << worker.index();
   if ((software_pending_.load(std::memory_order_relaxed) & own) == 0) return Merged::no;
@@ -207,7 +216,7 @@ RequestQueue::Merged RequestQueue::merge_in_elevator(Worker& worker, QueueContex
                                                      Bio& bio, BioMergeLock how) {
   if (how == BioMergeLock::waited_for) {
     lock_.lock();
-  } else if (how == BioMergeLock::contended || !lock_.try_lock()) {
+  } else if (how == BioMergeLock::contended || !try_lock(context)) {
     context.counters.merge_skips.add(1);
     return Merged::skipped;
   }

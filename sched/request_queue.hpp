@@ -43,6 +43,13 @@ inline constexpr std::uint32_t kMaxHardwareDepth = 10240;
 /// Entries of a software queue that a bio is tried against, from the newest.
 inline constexpr unsigned kSoftwareQueueSearch = 8;
 
+/// Bios of a worker that look for no merge in the elevator after it found the lock of that held: as
+/// long as others are at it, already to try costs more than the lookup finds.
+inline constexpr unsigned kContendedFor = 32;
+
+/// Turns of a worker that a completion is put off for because the elevator lock is held.
+inline constexpr unsigned kMostTurnsPutOff = 8;
+
 /// What a disk has per worker.
 struct alignas(64) QueueContext : bi::list_base_hook<> {
   RequestQueue* queue = nullptr;
@@ -54,6 +61,8 @@ struct alignas(64) QueueContext : bi::list_base_hook<> {
   BioList gated;                   ///< wait at the gate, in order
   RequestList completed;           ///< the elevator is still to be told
   Request* plug_newest = nullptr;  ///< newest request of this queue in the worker's plug
+  unsigned turns_put_off = 0;      ///< that `completed` waits for the elevator lock
+  unsigned leave_out = 0;          ///< so many bios look for no merge in the elevator
   // Shared.
   Lock software_lock;
   RequestList software_queue ELEVD_GUARDED_BY(software_lock);
@@ -255,12 +264,19 @@ class RequestQueue {
   void begin_flush_sequence(Worker& worker, QueueContext& context, Request& rq);
   void add_to_plug(Worker& worker, QueueContext& context, Request& rq);
 
+  /// The elevator lock, and a note if it is contended.
+  [[nodiscard]] bool try_lock(QueueContext& context) ELEVD_TRY_ACQUIRE(true, lock_) {
+    if (lock_.try_lock()) return true;
+    context.leave_out = kContendedFor;
+    return false;
+  }
   void insert(Worker& worker, RequestList& list);
-  void insert_into_elevator(Worker& worker, RequestList& list);
+  void insert_into_elevator(Worker& worker, RequestList& list) ELEVD_REQUIRES(lock_);
+  void insert_list(Worker& worker, RequestList& list, RequestList& merged) ELEVD_REQUIRES(lock_);
   void insert_traced(Worker& worker, RequestList& list, RequestList& merged) ELEVD_REQUIRES(lock_);
   void issue_directly(Worker& worker, RequestList& list);
   void dispatch(Worker& worker, QueueContext& context);
-  [[nodiscard]] unsigned pull_and_issue(Worker& worker, unsigned most);
+  [[nodiscard]] unsigned pull_and_issue(Worker& worker, unsigned most, bool& more);
   unsigned pull(Worker& worker, unsigned most, RequestList& batch) ELEVD_REQUIRES(lock_);
   unsigned pull_software(unsigned most, bool one_by_one, RequestList& batch) ELEVD_REQUIRES(lock_);
   [[nodiscard]] std::optional<Instant> next_wake_up() const ELEVD_REQUIRES(lock_);
@@ -274,6 +290,7 @@ class RequestQueue {
       ELEVD_REQUIRES(lock_);
   void complete_flush_step(Worker& worker, Request& rq);
   void finish_request(Worker& worker, Request& rq);
+  void tell_of_completed(Worker& worker, QueueContext& context);
   void finish_requests(Worker& worker, RequestList& list) ELEVD_RELEASE(lock_);
   void free_and_answer(Worker& worker, Request& rq);
   void free_request(Worker& worker, Request& rq);
@@ -288,10 +305,11 @@ class RequestQueue {
   std::unique_ptr<TagMap> hardware_tags_;
   std::unique_ptr<TagMap> sched_tags_;
 
-  mutable Lock lock_;                   ///< the elevator lock
   Limits limits_;                       ///< written frozen and under lock_; read by entered bios
   std::unique_ptr<Elevator> elevator_;  ///< replaced frozen and under lock_
   GroupWeights group_weights_;          ///< under lock_; they outlive elevators
+  // Away from what every bio reads.
+  alignas(64) mutable Lock lock_;  ///< the elevator lock
   RequestList residual_ ELEVD_GUARDED_BY(lock_);
   FlushMachine flush_ ELEVD_GUARDED_BY(lock_);
   unsigned last_served_ ELEVD_GUARDED_BY(lock_) = 0;  ///< software queue served last

@@ -4,8 +4,9 @@
 // An elevator inherits it (privately, as SortedMerge<Itself, Place>) and befriends it. A Place is
 // where the requests that may join each other are; the elevator says of it
 //   Place& place_of(rq); bool is_in(rq, place); SortedRequests& order(place); RequestFifo&
-//   fifo(place); bool front_merges(); void link(rq)                  into the order void
-//   merged_away(rq, merged)   it is out of everything (if it was in), nobody's, and in `merged`
+//   fifo(place); bool front_merges();
+//   void link(rq, before)          into the order, there
+//   void merged_away(rq, merged)   it is out of everything (if it was in), nobody's, in `merged`
 //   void replaced(rq, by)          the place of `rq` is that of `by` from now on
 //   void grown(rq, from, to)       it has these sectors too
 //   void moved(rq), changed(rq)    it begins elsewhere; it is longer than it was
@@ -20,6 +21,7 @@
 #include <boost/intrusive/set.hpp>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 
 #include "end_hash.hpp"
 #include "merge.hpp"
@@ -62,15 +64,29 @@ class SortedMerge {
     return MergeResult::none;
   }
 
-  /// What of a request on its way in can join what is queued. True: `rq` is queued now, or in one
-  /// that is.
-  bool merge_in(Request& rq, RequestList& merged) {
-    if ((rq.flags & kRqLookupSkipped) != 0) {
-      // Who found nobody behind or before it has looked for what insert_merge looks for.
-      const MergeResult kind = late_merge_bio(rq, merged);
-      if (kind != MergeResult::refused) return kind != MergeResult::none;
+  /// These are going to be inserted: what another CPU changed last comes while the first are.
+  void expect(const RequestList& list) {
+    for (const Request& rq : list) {
+      hash_.prefetch(rq.start);
+      hash_.prefetch(rq.end());
     }
-    return insert_merge(rq, merged);
+  }
+
+  /// What of a request on its way in can join what is queued. Null: `rq` is queued now, or in one
+  /// that is; else it is to be put into the order of its place before this one.
+  std::optional<SortedRequests::iterator> merge_in(Request& rq, RequestList& merged) {
+    if (mergeable(rq) && self().nomerges() != 2) {
+      MergeResult kind = MergeResult::refused;
+      if ((rq.flags & kRqLookupSkipped) != 0) {
+        std::optional<SortedRequests::iterator> position;
+        kind = late_merge_bio(rq, merged, position);
+        // Who found nobody behind or before it has looked for what insert_merge looks for.
+        if (position && kind == MergeResult::none) return position;
+      }
+      if (kind == MergeResult::refused) kind = insert_merge(rq, merged);
+      if (kind != MergeResult::none) return std::nullopt;
+    }
+    return self().order(self().place_of(rq)).upper_bound(rq);
   }
 
   /// `rq` is queued, and may be found.
@@ -155,7 +171,7 @@ class SortedMerge {
     fifo.insert(fifo.iterator_to(next), rq);
     inherit(rq, next);
     self().replaced(next, rq);
-    self().link(rq);
+    self().link(rq, self().order(self().place_of(rq)).upper_bound(rq));
     self().merged_away(next, merged);
     hash_.add(rq);
     last_merge_ = &rq;
@@ -205,21 +221,19 @@ class SortedMerge {
   // --- At insertion -----------------------------------------------------------------------------
 
   /// Backward only: `rq` joins what ends where it starts, and so on with what has grown.
-  bool insert_merge(Request& rq, RequestList& merged) {
+  MergeResult insert_merge(Request& rq, RequestList& merged) {
     if (last_merge_ != nullptr && last_merge_->end() == rq.start &&
         absorb(*last_merge_, rq, merged)) {
-      return true;
+      return MergeResult::back;
     }
-    if (self().nomerges() != 0) return false;
+    if (self().nomerges() != 0) return MergeResult::none;
     Place& place = self().place_of(rq);
-    bool absorbed = false;
     Request* grown = &rq;
     while (Request* before = find_end(place, grown->start)) {
       if (!absorb(*before, *grown, merged)) break;
       grown = before;
-      absorbed = true;
     }
-    return absorbed;
+    return grown == &rq ? MergeResult::none : MergeResult::back;
   }
 
   /// As `join` of a bio: `rq` is on its way in.
@@ -240,8 +254,9 @@ class SortedMerge {
   }
 
   /// The lookup of merge_bio for a request whose bio had none, because the lock was contended: the
-  /// same tests in the same order.
-  MergeResult late_merge_bio(Request& rq, RequestList& merged) {
+  /// same tests in the same order. Who may be behind it is looked for on the way to its place.
+  MergeResult late_merge_bio(Request& rq, RequestList& merged,
+                             std::optional<SortedRequests::iterator>& position) {
     Place& place = self().place_of(rq);
     if (last_merge_ != nullptr && self().is_in(*last_merge_, place)) {
       const MergeResult kind = join_request(*last_merge_, rq, merged);
@@ -252,8 +267,15 @@ class SortedMerge {
       const MergeResult kind = join_request(*before, rq, merged);
       if (kind != MergeResult::none) return kind;
     }
-    Request* const behind = find_start(place, rq.end());
-    return behind != nullptr ? join_request(*behind, rq, merged) : MergeResult::none;
+    SortedRequests& order = self().order(place);
+    auto behind = order.upper_bound(rq);
+    position = behind;
+    if (!self().front_merges()) return MergeResult::none;
+    if (behind != order.end() && behind->start < rq.end()) {  // it begins within this one
+      behind = order.lower_bound(rq.end(), ByStart{});
+    }
+    if (behind == order.end() || behind->start != rq.end()) return MergeResult::none;
+    return join_request(*behind, rq, merged);
   }
 
   EndHash hash_;

@@ -7,46 +7,14 @@
 #include <set>
 #include <string>
 
-#include "bench.hpp"
-#include "fifo_elevator.hpp"
+#include "fifo_bench.hpp"
 
 using namespace elevd::sched;
 using namespace elevd::sched::literals;
 using elevd::sched::test::Bench;
+using elevd::sched::test::FifoBench;
 using elevd::sched::test::FifoElevator;
 using elevd::sched::test::series;
-
-namespace elevd::sched {
-
-/// Holds the elevator lock, as another worker would.
-class QueueTest {
- public:
-  static Lock& elevator_lock(RequestQueue& queue) { return queue.lock_; }
-};
-
-}  // namespace elevd::sched
-
-namespace {
-
-struct FifoBench {
-  FifoElevator::Options fifo;
-  FifoElevator* elevator = nullptr;
-  Bench bench;
-  explicit FifoBench(FifoElevator::Options fifo_options = {}, std::uint32_t depth = 4,
-                     unsigned workers = 1, Limits limits = {})
-      : fifo(fifo_options), bench({.workers = workers, .depth = depth, .limits = limits}) {
-    auto made = std::make_unique<FifoElevator>(fifo);
-    elevator = made.get();
-    bench.queue().set_elevator(std::move(made));
-  }
-  ~FifoBench() {
-    fifo.hold = false;
-    bench.queue().run(bench.worker());
-    bench.drain();
-  }
-};
-
-}  // namespace
 
 TEST_SUITE("elevator") {
   TEST_CASE("a queue that is taken out is run no more by a worker that had noted it") {
@@ -254,21 +222,6 @@ TEST_SUITE("elevator") {
     fifo.bench.burst("R1008");
     CHECK(fifo.bench.count('M') == 0);
     CHECK(fifo.bench.issued() == "R1000+8 R1008+8");
-  }
-
-  TEST_CASE("the lookup is left out while the elevator lock is contended") {
-    FifoElevator::Options options;
-    options.merges = true;
-    options.hold = true;
-    FifoBench fifo(options);
-    fifo.bench.burst("R1000");
-    {
-      const LockGuard guard(QueueTest::elevator_lock(fifo.bench.queue()));
-      fifo.bench.submit("R1008");
-    }
-    CHECK(fifo.bench.count('M') == 0);
-    CHECK(fifo.bench.stats().merge_skips == 1);
-    CHECK(fifo.bench.stats().merge_attempts[static_cast<unsigned>(MergePoint::bio_merge)] == 2);
   }
 
   TEST_CASE("the elevator may veto a plug merge") {
