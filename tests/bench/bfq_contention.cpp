@@ -59,6 +59,8 @@ namespace {
 constexpr unsigned kOutstanding = 64;  ///< of a thread
 constexpr unsigned kBurst = 4;
 constexpr unsigned kTags = 16;  ///< of a thread
+/// Of a thread. Twice what it needs: bfq admits at most its share of them, and parks who is over.
+constexpr unsigned kSchedTags = 2 * kOutstanding;
 
 /// Time under the lock, ns; what reading the clock takes is taken off. Written under the lock.
 struct Spent {
@@ -162,6 +164,7 @@ bench::LoopResult run(const Scheduler& scheduler, unsigned threads, Kind kind,
   loop.outstanding = kOutstanding * threads;
   loop.burst = kBurst;
   loop.device_tags = kTags * threads;
+  loop.sched_tags = kSchedTags * threads;
   loop.writes = true;
   loop.duration = duration;
   loop.elevator = scheduler.make();

@@ -132,7 +132,7 @@ class Run {
         peers_(what.threads) {
     if (what.elevator != nullptr) {
       queue_.set_elevator(std::move(what.elevator));
-      queue_.set_nr_requests(std::max(what.outstanding, sched::kMinRequests));
+      queue_.set_nr_requests(std::max({what.outstanding, what.sched_tags, sched::kMinRequests}));
     }
     what.prepare(queue_);
     for (unsigned t = 0; t < what.threads; ++t) {

@@ -26,7 +26,8 @@ struct ClosedLoop {
   unsigned outstanding = 1;  ///< of all threads; each submits a whole burst or nothing
   unsigned burst = 16;
   unsigned device_tags = 1;
-  bool writes = false;  ///< every second I/O is a synchronous write, else all are reads
+  unsigned sched_tags = 0;  ///< at least one for each that is outstanding
+  bool writes = false;      ///< every second I/O is a synchronous write, else all are reads
   std::chrono::milliseconds duration{250};
   std::unique_ptr<sched::Elevator> elevator;  ///< null: none
   /// Called before the first I/O.
