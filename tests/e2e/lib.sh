@@ -335,6 +335,16 @@ run_fio() {  # SECONDS fio-arguments...: in $work, quiet unless it fails
   return 1
 }
 
+# fio_reads PERCENT: the latency within which so many percent of the reads of the last run_fio with
+# --output-format=terse came back, in microseconds; a number that fio has by default (50, 90, 99, ...).
+fio_reads() {
+  awk -F';' -v key="$1.000000%=" '{
+    for (field = 1; field <= NF; ++field) {
+      if (index($field, key) == 1) { print substr($field, length(key) + 1); exit }
+    }
+  }' "$work/fio.out"
+}
+
 # fio_matrix DISK ENGINE: writes and verifies, every size x order x number of jobs, one after another.
 fio_matrix() {
   local file=$dir/dev/$1 engine=$2 size order jobs depth per_job job=$work/$1-$2.fio
