@@ -25,11 +25,10 @@ remove_groups() {  # and then what every case does at its end
 }
 trap remove_groups EXIT
 
-in_group() {  # DIRECTORY COMMAND...
-  local group=$1
-  shift
-  (echo "$BASHPID" >"$group/cgroup.procs" && exec "$@")
+enter() {  # DIRECTORY COMMAND...: this process goes there and becomes the command
+  echo "$BASHPID" >"$1/cgroup.procs" && exec "${@:2}"
 }
+in_group() { (enter "$@"); }
 
 for name in light heavy; do
   group=$root/elevd-test-$name-$$
@@ -77,17 +76,27 @@ in_common() {
     }' "$@"
 }
 
+reader() {  # NUMBER SECONDS: sets reader to the command of the one in the group of that number
+  reader=(fio --name=reader --filename="$dir/dev/d0" --rw=read --bs=128k --ioengine=libaio --iodepth=8 --direct=1
+    --offset=$(($1 * 128))m --size=128m --time_based --runtime="$2" --log_unix_epoch=1
+    --write_lat_log="$work/reader$1" --output="$work/reader$1")
+}
+beyond() { (($(stat_field d0 1) > $1)); }  # READS
+
 shares() {  # WEIGHT: the reader of that weight gets as much more as it is above 100, within 5 %
-  local n jobs=() light heavy thousandths
-  for n in 0 1; do
-    in_group "${groups[n]}" fio --name=reader --filename="$dir/dev/d0" --rw=read --bs=128k --ioengine=libaio \
-      --iodepth=8 --direct=1 --offset=$((n * 128))m --size=128m --time_based --runtime=4 --log_unix_epoch=1 \
-      --write_lat_log="$work/reader$n" --output="$work/reader$n" </dev/null >/dev/null 2>&1 &
-    jobs+=($!)
-  done
-  for n in 0 1; do check "reader $n" wait "${jobs[n]}"; done
+  local before light heavy thousandths
+  # The other one is there for all of the time of the heavy one.
+  before=$(stat_field d0 1)
+  reader 0 60
+  enter "${groups[0]}" "${reader[@]}" </dev/null >/dev/null 2>&1 &
+  running+=($!)
+  check "the light reader reads" wait_for 20 beyond "$before"
+  reader 1 4
+  check "the heavy reader" in_group "${groups[1]}" "${reader[@]}" </dev/null >/dev/null
+  check "the light reader reads to the end" alive "${running[-1]}"
+  end_process "${running[-1]}" 10
   read -r light heavy < <(in_common "$work"/reader{0,1}_lat.1.log)
-  compare "requests of the group of weight 100" "$light" -ge 100
+  ((light >= 100)) || die "the group of weight 100 had $light requests"
   thousandths=$((1000 * heavy / light))
   echo "weights $1 and 100: $heavy and $light requests, ratio $thousandths / 1000"
   compare "weights $1 and 100, from below" "$thousandths" -ge $(($1 * 10 * 95 / 100))
