@@ -91,7 +91,7 @@ shares() {  # WEIGHT: the reader of that weight gets as much more as it is above
   enter "${groups[0]}" "${reader[@]}" </dev/null >/dev/null 2>&1 &
   running+=($!)
   check "the light reader reads" wait_for 20 beyond "$before"
-  reader 1 4
+  reader 1 3
   check "the heavy reader" in_group "${groups[1]}" "${reader[@]}" </dev/null >/dev/null
   check "the light reader reads to the end" alive "${running[-1]}"
   end_process "${running[-1]}" 10
