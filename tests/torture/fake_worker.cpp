@@ -229,6 +229,7 @@ void FakeWorker::begin_round() {
 }
 
 void FakeWorker::admit() {
+  follow_classes();
   phase_.store((phase_.load(kTestOrder) | 1U) + 1, kTestOrder);
   if (round_ != team_.round.load(std::memory_order_acquire)) begin_round();
   const unsigned quota = quota_.load(std::memory_order_acquire);
@@ -351,11 +352,8 @@ void FakeWorker::submit_slot(Slot& slot) {
   check(!slot.submitted.exchange(true, std::memory_order_relaxed), "a slot was used twice");
   disk.submitted.fetch_add(1, std::memory_order_relaxed);
   const bool gated = sched::QueueTest::gate_holds(*disk.queue, worker());
-  // A bio that waits at the gate, or that ends without a tag, is left out of the order check; so is
-  // one for bfq, where whose share is used up waits on in another class. With an open gate of this
-  // worker nobody changes the elevator.
-  const bool ordered = !gated && moves_data(slot.op) && slot.expected == 0 && !slot.may_refuse &&
-                       (disk.elevator == nullptr || !disk.elevator->knows_groups());
+  // A bio that waits at the gate, or that ends without a tag, is left out of the order check.
+  const bool ordered = !gated && moves_data(slot.op) && slot.expected == 0 && !slot.may_refuse;
   slot.is_new = ordered;
   slot.untagged = slot.length;
   slot.begun = team_.park_sequence.load(kTestOrder);
@@ -371,8 +369,26 @@ void FakeWorker::submit_slot(Slot& slot) {
 void FakeWorker::note_waiting(Slot& slot) {
   team_.parks.fetch_add(1, std::memory_order_relaxed);
   slot.disk->waiters.fetch_add(1, kTestOrder);
+  ++waiting_;
+  note_class(slot);
+}
+
+/// From now on `slot` surely waits in the class that it asked in last.
+void FakeWorker::note_class(Slot& slot) {
   const std::uint64_t sequence = team_.park_sequence.fetch_add(1, kTestOrder);
   slot.waits.store(waits_value(sequence, slot.disk->index, slot.bio.depth_class), kTestOrder);
+}
+
+/// Who was woken and found no tag may have parked in another class: under bfq it depends on what
+/// its issuer holds, which others change. A bio that came before that had no duty to it.
+void FakeWorker::follow_classes() {
+  if (waiting_ == 0) return;
+  for (const auto& slot : slots_) {
+    const std::uint64_t waits = slot->waits.load(kTestOrder);
+    if (waits == 0 || (waits & 7U) == slot->bio.depth_class) continue;
+    team_.class_changes.fetch_add(1, std::memory_order_relaxed);
+    note_class(*slot);
+  }
 }
 
 /// A new bio has a tag: then nobody of its class or a less limited one waited before it came.
@@ -402,6 +418,7 @@ void FakeWorker::placed(Slot& slot, sched::Sectors sectors) {
   slot.untagged -= sectors;
   if (slot.waits.load(kTestOrder) == 0) return;
   slot.waits.store(0, kTestOrder);
+  --waiting_;
   slot.disk->waiters.fetch_sub(1, kTestOrder);
 }
 

@@ -116,6 +116,8 @@ class FakeWorker : public daemon::WorkerLoop,
   void choose_kind(Slot& slot);
   void submit_slot(Slot& slot);
   void note_waiting(Slot& slot);
+  void note_class(Slot& slot);
+  void follow_classes();
   void check_not_overtaking(const Slot& slot);
   void placed(Slot& slot, sched::Sectors sectors);
 
@@ -133,6 +135,7 @@ class FakeWorker : public daemon::WorkerLoop,
     sched::Op op = sched::Op::read;
     sched::BioFlags flags = 0;
   };
+  unsigned waiting_ = 0;         ///< slots that are noted as waiting
   std::vector<Run> sequential_;  ///< per disk: what a neighbour of the last bio looks like
   /// Even: no bio of this worker can get its tag now (between admit and reap).
   std::atomic<std::uint64_t> phase_{1};

@@ -116,6 +116,7 @@ struct Team {
   // Counts, for checks at the end and the last line.
   std::atomic<std::uint64_t> answered{0};         ///< bios
   std::atomic<std::uint64_t> parks{0};            ///< new bios that were seen to park
+  std::atomic<std::uint64_t> class_changes{0};    ///< waiting bios that parked in another class
   std::atomic<std::uint64_t> requests{0};         ///< tags taken
   std::atomic<std::uint64_t> merged_bios{0};      ///< into requests
   std::atomic<std::uint64_t> merged_requests{0};  ///< into others

@@ -110,11 +110,12 @@ int torture(const Options& options) {
   check_sums(team);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
   std::printf(
-      "%llu bios in %u rounds and %.1f s: %llu requests, %llu bios parked, %llu merged, "
-      "%llu requests merged, %llu changes, %llu cancelled\n",
+      "%llu bios in %u rounds and %.1f s: %llu requests, %llu bios parked, %llu again in "
+      "another class, %llu merged, %llu requests merged, %llu changes, %llu cancelled\n",
       static_cast<unsigned long long>(team.answered.load()), team.rounds_done.load(), took.count(),
       static_cast<unsigned long long>(team.requests.load()),
       static_cast<unsigned long long>(team.parks.load()),
+      static_cast<unsigned long long>(team.class_changes.load()),
       static_cast<unsigned long long>(team.merged_bios.load()),
       static_cast<unsigned long long>(team.merged_requests.load()),
       static_cast<unsigned long long>(team.changes.load()),
