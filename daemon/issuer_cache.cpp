@@ -31,7 +31,7 @@ sched::IoPriority processor_priority(int policy, int nice) {
   constexpr unsigned kRealTime = 1;
   constexpr unsigned kBestEffort = 2;
   constexpr unsigned kIdle = 3;
-  const auto level = static_cast<unsigned>(nice + 20) / 5;
+  const unsigned level = sched::IoPriority::level_of_nice(nice);
   switch (policy & ~kResetOnFork) {
     case SCHED_FIFO:
     case SCHED_RR:

@@ -114,6 +114,7 @@ class Parser {
   [[nodiscard]] bool name(std::string_view what, std::string_view text);
   [[nodiscard]] bool task_name(std::string_view text);
   [[nodiscard]] bool priority(std::string_view text, IoPriority& value);
+  [[nodiscard]] bool nice(std::string_view text, IoPriority& value);
   [[nodiscard]] bool level(std::string_view text, std::string_view word, unsigned& value);
   [[nodiscard]] bool bio(std::string_view word, bool expected, BioWords& bio);
   [[nodiscard]] bool bio_suffix(std::string_view suffix, std::string_view word, bool expected,
@@ -271,6 +272,22 @@ bool Parser::priority(std::string_view text, IoPriority& value) {
   if (!level(text.substr(3), text, level_value)) return false;
   value =
       text[0] == 'r' ? IoPriority::real_time(level_value) : IoPriority::best_effort(level_value);
+  return true;
+}
+
+/// What a task without an I/O priority gets from its nice value.
+bool Parser::nice(std::string_view text, IoPriority& value) {
+  constexpr int kNicest = -20;
+  constexpr int kLeastNice = 19;
+  constexpr unsigned kBestEffort = 2;
+  int nice = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, code] = std::from_chars(text.data(), end, nice);
+  if (code != std::errc{} || stop != end || nice < kNicest || nice > kLeastNice) {
+    return fail(fmt::format("{} is not valid, expected a whole number from {} to {}", quote(text),
+                            kNicest, kLeastNice));
+  }
+  value = IoPriority::unset(kBestEffort, IoPriority::level_of_nice(nice));
   return true;
 }
 
@@ -543,8 +560,12 @@ bool Parser::task(const Line& line) {
   change.name = line.words[1];
   for (std::size_t i = 2; i < line.words.size(); ++i) {
     const KeyValue word = split_key(line.words[i]);
-    if (word.key == "prio" && word.has_value) {
-      if (!priority(word.value, change.priority.emplace())) return false;
+    if ((word.key == "prio" || word.key == "nice") && word.has_value) {
+      if (change.priority) return fail("task: expected one of prio and nice, once");
+      IoPriority& value = change.priority.emplace();
+      if (!(word.key == "prio" ? priority(word.value, value) : nice(word.value, value))) {
+        return false;
+      }
     } else if (word.key == "worker" && word.has_value) {
       if (!number(word.value, 0, kLastWorker, change.worker.emplace())) return false;
       scenario_.workers = std::max(scenario_.workers, *change.worker + 1);
@@ -556,8 +577,9 @@ bool Parser::task(const Line& line) {
     } else if (word.key == "weight" && word.has_value) {
       if (!number(word.value, 1, 1000, change.weight.emplace())) return false;
     } else {
-      return fail(fmt::format("task: unexpected {}, expected prio=, worker=, group= or weight=",
-                              quote(line.words[i])));
+      return fail(
+          fmt::format("task: unexpected {}, expected prio=, nice=, worker=, group= or weight=",
+                      quote(line.words[i])));
     }
   }
   if (change.group && change.weight) return fail("task: group and weight exclude each other");
@@ -609,6 +631,9 @@ bool Parser::job(const Line& line) {
   }
   if (!made.runtime && !made.count) return fail("job: runtime= or count= is missing");
   if (made.batch > made.depth) return fail("job: batch is larger than depth");
+  if (made.async && (made.kind == JobKind::read || made.kind == JobKind::randread)) {
+    return fail("job: async: somebody waits for every read");
+  }
   if (!job_fits(made, block, offset, region)) return false;
   had_bio_ = true;
   tasks_.insert(made.task);
@@ -626,6 +651,10 @@ bool Parser::job_word(const KeyValue& word, Job& job, Bytes& block, Bytes& offse
     job.kind = static_cast<JobKind>(kind - std::begin(kKinds));
     return true;
   }
+  if (word.key == "async") {
+    job.async = true;
+    return !word.has_value || fail("takes no value");
+  }
   constexpr std::uint64_t kMostBios = 1U << 20U;
   if (word.key == "bs") return size(word.value, block);
   if (word.key == "depth") return number(word.value, 1, kMostBios, job.depth);
@@ -638,8 +667,8 @@ bool Parser::job_word(const KeyValue& word, Job& job, Bytes& block, Bytes& offse
   if (word.key == "seed") {
     return number(word.value, 0, std::numeric_limits<std::uint64_t>::max(), job.seed);
   }
-  constexpr std::string_view kKeys[] = {"rw",    "bs",    "depth",  "batch", "runtime",
-                                        "count", "think", "offset", "size",  "seed"};
+  constexpr std::string_view kKeys[] = {"rw",    "bs",     "depth", "batch", "runtime", "count",
+                                        "think", "offset", "size",  "seed",  "async"};
   return fail("no such key" + config::suggestion(word.key, kKeys));
 }
 

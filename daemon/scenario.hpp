@@ -79,6 +79,7 @@ struct Job {
   sched::Sector offset;
   sched::Sectors size;
   std::uint64_t seed = 1;
+  bool async = false;  ///< nobody waits for its writes
 };
 struct Quiesce {};
 struct Unquiesce {};

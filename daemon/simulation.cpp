@@ -210,7 +210,7 @@ void Simulation::bio_event(TraceEvent event, const Bio& bio, std::uint64_t n, In
   const SimulatedBio& root = simulated(bio);
   if (event == TraceEvent::queued && root.reported) return;
   if (!recording_) return;
-  const EventObject object{bio.op, bio.start, bio.length, bio.priority};
+  const EventObject object{bio.op, bio.start, bio.length, bio.priority.chosen()};
   if (event == TraceEvent::back_merged || event == TraceEvent::front_merged) {
     note_merge(root.task->number);
   }
@@ -234,7 +234,7 @@ unsigned Simulation::task_of(const Request& rq) {
 void Simulation::request_event(TraceEvent event, const Request& rq, Instant now) {
   if (!recording_) return;
   const unsigned task = task_of(rq);
-  const EventObject object{rq.op, rq.start, rq.length, rq.priority};
+  const EventObject object{rq.op, rq.start, rq.length, rq.priority.chosen()};
   if (event == TraceEvent::request_merged) note_merge(task);
   if (event == TraceEvent::issued && keeps_dispatches_) dispatches_.push_back(object);
   output_.event(event, &object, task, 0, now);
@@ -410,7 +410,7 @@ void Simulation::draw(RunningJob& job, BioWords& bio) {
     if (words.kind == JobKind::randrw) write = (number & kTopBit) != 0;
   }
   bio.op = write ? Op::write : Op::read;
-  bio.flags = sched::kBioSync;
+  bio.flags = write && words.async ? sched::BioFlags{0} : sched::kBioSync;
 }
 
 // --- Time -------------------------------------------------------------------------------------

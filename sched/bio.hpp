@@ -49,6 +49,8 @@ struct IoPriority {
   static constexpr IoPriority real_time(unsigned level) { return make(1, level); }
   static constexpr IoPriority best_effort(unsigned level) { return make(2, level); }
   static constexpr IoPriority idle() { return make(3, 0); }
+  /// The level of who set none, by nice value (-20 to 19): docs/spec/bfq.md section 2.
+  static constexpr unsigned level_of_nice(int nice) { return static_cast<unsigned>(nice + 20) / 5; }
   /// None was set; by processor time it is that class (1 to 3) and level.
   static constexpr IoPriority unset(unsigned io_class, unsigned level) {
     return {static_cast<std::uint16_t>((io_class << kHintShift) | (level & 7U))};

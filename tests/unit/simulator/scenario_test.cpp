@@ -125,6 +125,8 @@ TEST_SUITE("scenario") {
     CHECK(job.size == Sectors{4096});
     CHECK(job.seed == 7);
     CHECK(only<Job>("job a rw=read bs=4K depth=1 count=1").size == Sectors{1ULL << 31U});
+    CHECK_FALSE(job.async);
+    CHECK(only<Job>("job a rw=randrw bs=4K depth=1 count=1 async").async);
   }
 
   TEST_CASE("the other statements") {
@@ -141,6 +143,8 @@ TEST_SUITE("scenario") {
     CHECK(parsed("task a worker=3").workers == 4);
     CHECK(only<Task>("task a prio=idle").priority == IoPriority::idle());
     CHECK(only<Task>("task a prio=rt/7").priority == IoPriority::real_time(7));
+    CHECK(only<Task>("task a nice=-20").priority == IoPriority::unset(2, 0));
+    CHECK(only<Task>("task a nice=19").priority == IoPriority::unset(2, 7));
     CHECK_FALSE(only<At>("at 10ms").relative);
     CHECK(only<At>("at +0.5us").time == Duration{500});
     CHECK(only<At>("at +0.5us").relative);
@@ -221,8 +225,13 @@ TEST_SUITE("scenario") {
         {"task a worker=63", "f:1: '63' is not valid, expected a whole number from 0 to 62"},
         {"task a group=g", "f:1: 'g': no such group"},
         {"group g\ntask a group=g weight=5", "f:2: task: group and weight exclude each other"},
-        {"task a nice=5",
-         "f:1: task: unexpected 'nice=5', expected prio=, worker=, group= or weight="},
+        {"task a nice=20", "f:1: '20' is not valid, expected a whole number from -20 to 19"},
+        {"task a nice=-21", "f:1: '-21' is not valid, expected a whole number from -20 to 19"},
+        {"task a nice=5x", "f:1: '5x' is not valid, expected a whole number from -20 to 19"},
+        {"task a prio=idle nice=5", "f:1: task: expected one of prio and nice, once"},
+        {"task a nice=5 prio=idle", "f:1: task: expected one of prio and nice, once"},
+        {"task a level=5",
+         "f:1: task: unexpected 'level=5', expected prio=, nice=, worker=, group= or weight="},
         {"job a rw=read bs=4K depth=1", "f:1: job: runtime= or count= is missing"},
         {"job a bs=4K depth=1 count=1", "f:1: job: rw= is missing"},
         {"job a rw=trim bs=4K depth=1 count=1",
@@ -240,6 +249,9 @@ TEST_SUITE("scenario") {
          "f:1: job: size: behind the end of the device"},
         {"job a rw=read bs=4K depth=1 count=1 sed=2",
          "f:1: job: sed: no such key, did you mean seed?"},
+        {"job a rw=randread bs=4K depth=1 count=1 async",
+         "f:1: job: async: somebody waits for every read"},
+        {"job a rw=write bs=4K depth=1 count=1 async=1", "f:1: job: async: takes no value"},
         {"quiesce\nquiesce", "f:2: quiesce: the queue is quiesced already"},
         {"unquiesce", "f:1: unquiesce: the queue is not quiesced"},
         {"release", "f:1: release: expected a number or all"},

@@ -225,6 +225,26 @@ TEST_SUITE("simulation") {
     CHECK(text.find("0.001100000 Q R8+8 a\n") != std::string::npos);
   }
 
+  TEST_CASE("nobody waits for the writes of an asynchronous job") {
+    // Raised issuers aside, bfq gives a request that nobody waits for half of the tags.
+    for (const auto& [words, tags] : {std::pair{"", "busy=12"}, std::pair{" async", "busy=8"}}) {
+      const SimulationResult result =
+          simulate_text(std::string("device depth=16 stalled\nscheduler bfq\nset nr_requests 16\n"
+                                    "set iosched/low_latency 0\n"
+                                    "job a rw=randwrite bs=4K depth=16 count=16") +
+                            words + "\nexpect debug/hctx0/sched_tags " + tags + "\nrelease all\n",
+                        "f", {OutputKind::dispatch, false});
+      CHECK(result.messages.empty());
+    }
+  }
+
+  TEST_CASE("a task with a nice value is best effort for whoever looks at classes") {
+    const SimulationResult result = simulate_text(
+        "task a nice=19\nsubmit a R0\nexpect-dispatch R0/BE4\n", "f", {OutputKind::events, true});
+    CHECK(result.messages.empty());
+    CHECK(result.output.find("\"prio\":\"be/4\"") != std::string::npos);
+  }
+
   TEST_CASE("a sequential job wraps in its region") {
     const SimulationResult result =
         simulate_text("job a rw=read bs=4K depth=1 count=5 offset=4K size=12K\n", "f",
