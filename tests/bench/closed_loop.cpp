@@ -23,13 +23,19 @@ using Clock = std::chrono::steady_clock;
 class Lane : public sched::Driver {
  public:
   Lane(unsigned index, std::span<sched::Worker* const> peers, sched::RequestQueue& queue,
-       const ClosedLoop& what, unsigned bios)
+       const ClosedLoop& what, std::span<const sched::GroupId> groups, unsigned bios)
       : worker(index, peers, *this),
         queue_(queue),
         what_(what),
         burst_(std::min(what.burst, bios)),
         at_(index * 4099U) {
-    for (unsigned n = 0; n < bios; ++n) idle_.push_back(&bios_.emplace_back());
+    for (unsigned n = 0; n < bios; ++n) {
+      sched::Bio& bio = bios_.emplace_back();
+      const unsigned issuer = n % what.issuers;
+      bio.issuer = index * what.issuers + issuer + 1;
+      if (what.groups != 0) bio.group = groups[issuer % what.groups];
+      idle_.push_back(&bio);
+    }
   }
 
   void turn(bool refill) {
@@ -91,7 +97,6 @@ class Lane : public sched::Driver {
       idle_.pop_back();
       bio.op = what_.writes && (at_ & 1U) != 0 ? sched::Op::write : sched::Op::read;
       bio.flags = sched::kBioSync;
-      bio.issuer = worker.index() + 1;
       bio.start = sched::Sector{places[at_++ % places.size()]};
       bio.length = sched::Sectors{8};
       queue_.submit(worker, bio);
@@ -128,17 +133,23 @@ class Run {
  public:
   explicit Run(ClosedLoop& what)
       : what_(what),
-        queue_({.limits = {}, .queue_depth = what.device_tags, .workers = what.threads}),
+        queue_({.limits = {},
+                .queue_depth = what.device_tags,
+                .workers = what.threads,
+                .groups = &groups_}),
         peers_(what.threads) {
     if (what.elevator != nullptr) {
       queue_.set_elevator(std::move(what.elevator));
       queue_.set_nr_requests(std::max({what.outstanding, what.sched_tags, sched::kMinRequests}));
     }
     what.prepare(queue_);
+    std::vector<sched::GroupId> groups;
+    for (unsigned g = 0; g < what.groups; ++g)
+      groups.push_back(groups_.id("/" + std::to_string(g)));
     for (unsigned t = 0; t < what.threads; ++t) {
       const unsigned share =
           what.outstanding / what.threads + (t < what.outstanding % what.threads ? 1U : 0U);
-      lanes_.push_back(std::make_unique<Lane>(t, peers_, queue_, what, share));
+      lanes_.push_back(std::make_unique<Lane>(t, peers_, queue_, what, groups, share));
       peers_[t] = &lanes_.back()->worker;
     }
     for (const auto& lane : lanes_) threads_.emplace_back([this, &lane] { drive(*lane); });
@@ -215,6 +226,7 @@ class Run {
   }
 
   ClosedLoop& what_;
+  sched::Groups groups_;
   sched::RequestQueue queue_;
   std::vector<sched::Worker*> peers_;
   std::vector<std::unique_ptr<Lane>> lanes_;

@@ -22,7 +22,9 @@ namespace elevd::bench {
 
 struct ClosedLoop {
   std::string name;          ///< for messages
-  unsigned threads = 1;      ///< each one worker and one issuer
+  unsigned threads = 1;      ///< each one worker
+  unsigned issuers = 1;      ///< of each thread; its bios are theirs in turn
+  unsigned groups = 0;       ///< the issuers of a thread are in these in turn; 0: all in the root
   unsigned outstanding = 1;  ///< of all threads; each submits a whole burst or nothing
   unsigned burst = 16;
   unsigned device_tags = 1;

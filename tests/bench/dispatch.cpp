@@ -4,7 +4,8 @@
 // nobody can join, with 1, 16, 256 or 2048 outstanding, in bursts of 16, on a device that completes
 // what it has in the order it came: for none, which gives it all of them, and for the others with
 // 16 hardware tags a thread, which keep the rest. A thread is an issuer. With 1 and 2 threads; for
-// 2 it is the time of the machine, not of a thread.
+// 2 it is the time of the machine, not of a thread. Then bfq with 256 outstanding of 8 issuers on
+// one thread, all in one group, or in 2 or 8 of them: what a group costs.
 //
 // usage: dispatch [--smoke] [ROUNDS]. Schedulers take turns; medians. docs/architecture.md "The way
 // of one write".
@@ -51,8 +52,11 @@ struct Case {
   const Scheduler* scheduler = nullptr;
   unsigned outstanding = 1;
   unsigned threads = 1;
+  unsigned issuers = 1;
+  unsigned groups = 0;
 
   [[nodiscard]] std::string name() const {
+    if (groups != 0) return std::string(scheduler->name) + "_groups_" + std::to_string(groups);
     return std::string(scheduler->name) + "_" + std::to_string(outstanding) + "_" +
            std::to_string(threads);
   }
@@ -64,12 +68,35 @@ double run(const Case& what, std::chrono::milliseconds duration) {
   bench::ClosedLoop loop;
   loop.name = "dispatch: " + what.name();
   loop.threads = what.threads;
+  loop.issuers = what.issuers;
+  loop.groups = what.groups;
   loop.outstanding = what.outstanding;
   loop.burst = kBurst;
   loop.device_tags = keeps ? std::min(kBurst * what.threads, what.outstanding) : what.outstanding;
   loop.duration = duration;
   if (keeps) loop.elevator = what.scheduler->make();
   return bench::run_closed_loop(std::move(loop)).ns_a_request;
+}
+
+/// The cost of groups; appends to `line`.
+void run_groups(const bench::Options& options, std::string& line) {
+  constexpr unsigned kIssuers = 8;
+  constexpr std::array<unsigned, 3> kGroups = {1, 2, 8};
+  std::array<std::vector<double>, kGroups.size()> taken;
+  const auto case_of = [&](std::size_t g) {
+    return Case{&kSchedulers.back(), 256, 1, kIssuers, kGroups[g]};
+  };
+  for (unsigned round = 0; round < options.rounds; ++round) {
+    for (std::size_t g = 0; g < kGroups.size(); ++g)
+      taken[g].push_back(run(case_of(g), options.duration));
+  }
+  std::printf("bfq, 1 thread, 256 outstanding of %u issuers in 1, 2 and 8 groups:", kIssuers);
+  for (std::size_t g = 0; g < kGroups.size(); ++g) {
+    const double ns = bench::median(taken[g]);
+    std::printf(" %.1f", ns);
+    bench::append(line, " %s=%.1f", case_of(g).name().c_str(), ns);
+  }
+  std::printf("\n");
 }
 
 }  // namespace
@@ -106,6 +133,7 @@ int main(int argc, char** argv) {
       std::fflush(stdout);
     }
   }
+  run_groups(options, line);
   for (std::size_t c = 0; c < kCount; ++c) {
     bench::append(line, " %s_growth_256_to_2048=%.2f aim_%s_256=%.0f", kSchedulers[c].name,
                   alone[3][c] / alone[2][c], kSchedulers[c].name, kSchedulers[c].aim_ns);
