@@ -120,6 +120,12 @@ unsigned FakeDriver::budget(RequestQueue& queue) {
   return left;
 }
 
+std::string describe_briefly(const Request& rq) {
+  std::string text = describe(rq);
+  if (text.ends_with("+8")) text.resize(text.size() - 2);
+  return text;
+}
+
 void FakeDriver::owe(RequestQueue& queue) {
   if (std::find(owed_.begin(), owed_.end(), &queue) == owed_.end()) owed_.push_back(&queue);
 }
@@ -271,6 +277,25 @@ void Bench::complete_request(std::string_view what, int error, unsigned worker) 
     if (describe(*held[n]) == what) return complete_at(n, error, worker);
   }
   bad_notation(what);
+}
+
+void Bench::release_one() {
+  settle();
+  if (!held.empty()) complete();
+  settle();
+}
+
+void Bench::release_all() {
+  settle();
+  while (!held.empty()) release_one();
+}
+
+void Bench::step(std::string_view word) {
+  if (word == ";") advance({10'000'000});
+  if (word == "!") release_one();
+  if (word == "*" || word == "|") release_all();
+  if (word == "quiesce") queue().quiesce();
+  if (word == "unquiesce") queue().unquiesce(worker());
 }
 
 void Bench::complete_all(int error, unsigned worker) {

@@ -37,6 +37,8 @@ struct TestBio : Bio {
 
 [[nodiscard]] std::string describe(const Bio& bio);
 [[nodiscard]] std::string describe(const Request& rq);
+/// The same without a length that is 8, as the worked examples of docs/spec write it.
+[[nodiscard]] std::string describe_briefly(const Request& rq);
 
 class Bench;
 
@@ -120,6 +122,10 @@ class Bench {
   void complete_request(std::string_view what, int error = 0, unsigned worker = 0);
   /// Completes everything held now (not what that brings).
   void complete_all(int error = 0, unsigned worker = 0);
+  /// settle(), the request held longest completes, settle().
+  void release_one();
+  /// The same until nothing is held.
+  void release_all();
   /// Gives room back and runs the queues that wait for it.
   void lift_refusals();
 
@@ -136,6 +142,9 @@ class Bench {
   void drain();
 
   void advance(Duration by);
+  /// A step of the worked examples: `;` 10 ms pass, `!` release_one(), `*` and `|` release_all(),
+  /// `quiesce`, `unquiesce`. Any other word does nothing.
+  void step(std::string_view word);
   [[nodiscard]] Instant now() const { return now_; }
 
   // --- Looking ---

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "request_pool.hpp"
 #include "sched/bfq.hpp"
 
 namespace elevd::sched::test {
@@ -79,15 +80,7 @@ struct BfqBench {
     Bio& bio = bios.emplace_back();
     fill(bio, item);
     Request& rq = requests.emplace_back();
-    rq.first = rq.last = &bio;
-    rq.op = bio.op;
-    rq.start = bio.start;
-    rq.length = bio.length;
-    rq.segment_count = 1;
-    rq.priority = bio.priority;
-    rq.issuer = bio.issuer;
-    rq.group = bio.group;
-    rq.bio_flags = bio.flags;
+    fill_request(rq, bio);
     rq.flags = item.flags;
     return rq;
   }
@@ -110,6 +103,13 @@ struct BfqBench {
     elevator.insert(list, merged, now);
     merged.clear();
     elevator.check();
+  }
+  /// Tries to make a bio part of what is queued.
+  MergeResult merge_bio(const Item& item) {
+    Bio& bio = bios.emplace_back();
+    RequestList merged;
+    fill(bio, item);
+    return elevator.bio_merge(bio, merged, now);
   }
   Request* dispatch() {
     Request* const rq = elevator.dispatch(now);

@@ -27,12 +27,23 @@ void read(BfqBench& bench, std::uint64_t issuer, std::uint64_t start) {
   bench.add({.issuer = issuer, .start = start});
 }
 
-/// Issuers 1 and 2 work at one place: 2 has a request at 128, then 1 has one at 256.
-void make_pair(BfqBench& bench) {
-  read(bench, 1, 0);
-  read(bench, 2, 128);
-  read(bench, 1, 256);
-  REQUIRE(together(bench, 1, 2));
+/// `us` pass, and whoever is waited for too long is so no more.
+void rest(BfqBench& bench, std::int64_t us) {
+  bench.advance_us(us);
+  static_cast<void>(bench.dispatch());
+}
+
+/// From now on issuers are raised.
+void raise_issuers(BfqBench& bench) {
+  bench.tune([](BfqTunables& tunables) { tunables.low_latency = true; });
+}
+
+/// Issuers `a` and `b` work at one place: b has a request at 128, then a has one at 256.
+void make_pair(BfqBench& bench, std::uint64_t a = 1, std::uint64_t b = 2) {
+  read(bench, a, 0);
+  read(bench, b, 128);
+  read(bench, a, 256);
+  REQUIRE(together(bench, a, b));
 }
 
 /// The shared queue of `a` and `b` is served while both go their own way.
@@ -43,8 +54,7 @@ void go_apart(BfqBench& bench, std::uint64_t a = 1, std::uint64_t b = 2) {
   }
   REQUIRE(bench.queue(a).seeky());
   serve_all(bench);
-  bench.advance_us(20'000);
-  static_cast<void>(bench.dispatch());
+  rest(bench, 20'000);
   REQUIRE(bench.elevator.in_service() == nullptr);
 }
 
@@ -64,10 +74,7 @@ TEST_SUITE("bfq cooperation") {
     CHECK(bench.elevator.counts().redirected == 1);
     CHECK(bench.elevator.counts().joined == 1);
     CHECK(bench.queue(1).next->length.value == 16);
-    Bio& bio = bench.bios.emplace_back();
-    RequestList merged;
-    bench.fill(bio, {.issuer = 2, .start = 24});
-    CHECK(bench.elevator.bio_merge(bio, merged, bench.now) == MergeResult::back);
+    CHECK(bench.merge_bio({.issuer = 2, .start = 24}) == MergeResult::back);
     serve_all(bench);
   }
 
@@ -76,10 +83,7 @@ TEST_SUITE("bfq cooperation") {
     bench.nomerges = 0;
     read(bench, 1, 5000);
     read(bench, 2, 5100);
-    Bio& bio = bench.bios.emplace_back();
-    RequestList merged;
-    bench.fill(bio, {.issuer = 1, .start = 5108});
-    CHECK(bench.elevator.bio_merge(bio, merged, bench.now) == MergeResult::back);
+    CHECK(bench.merge_bio({.issuer = 1, .start = 5108}) == MergeResult::back);
     CHECK(together(bench, 1, 2));
     serve_all(bench);
   }
@@ -93,10 +97,7 @@ TEST_SUITE("bfq cooperation") {
     REQUIRE(!bench.queue(2).io_bound);
     read(bench, 1, 90'000'000);
     REQUIRE(bench.queue(1).io_bound);
-    Bio& bio = bench.bios.emplace_back();
-    RequestList merged;
-    bench.fill(bio, {.issuer = 1, .start = 5200});
-    static_cast<void>(bench.elevator.bio_merge(bio, merged, bench.now));
+    static_cast<void>(bench.merge_bio({.issuer = 1, .start = 5200}));
     REQUIRE(together(bench, 1, 2));
     CHECK(bench.queue(2).io_bound);
     serve_all(bench);
@@ -250,8 +251,7 @@ TEST_SUITE("bfq cooperation") {
     for (std::uint64_t n = 0; n < 4; ++n) {  // 2 thinks for long
       add(2, n * 8);
       serve_all(bench);
-      bench.advance_us(15'000);
-      static_cast<void>(bench.dispatch());
+      rest(bench, 15'000);
     }
     add(2, 50'000'000);
     REQUIRE(!bench.queue(2).short_think);
@@ -267,8 +267,7 @@ TEST_SUITE("bfq cooperation") {
     REQUIRE(shared.seeky());
     CHECK(!shared.split_due);
     serve_all(bench);
-    bench.advance_us(20'000);
-    static_cast<void>(bench.dispatch());
+    rest(bench, 20'000);
     CHECK(shared.split_due);
     REQUIRE(together(bench, 2, 3));
     add(2, 1);
@@ -291,7 +290,7 @@ TEST_SUITE("bfq cooperation") {
 
   TEST_CASE("I20: raise, think time and weight are what they were before") {
     BfqBench bench(true);
-    bench.tune([](BfqTunables& tunables) { tunables.low_latency = true; });
+    raise_issuers(bench);
     read(bench, 2, 128);  // both are new: interactive
     read(bench, 1, 0);
     REQUIRE(bench.queue(1).raise == 30);
@@ -313,7 +312,7 @@ TEST_SUITE("bfq cooperation") {
   TEST_CASE("the raise of who leaves its queue goes with it, unless there is one") {
     BfqBench bench(true);
     read(bench, 2, 128);
-    bench.tune([](BfqTunables& tunables) { tunables.low_latency = true; });
+    raise_issuers(bench);
     read(bench, 1, 90'000'000);
     REQUIRE(bench.queue(1).raise == 30);
     REQUIRE(bench.queue(2).raise == 1);
@@ -330,15 +329,13 @@ TEST_SUITE("bfq cooperation") {
     BfqBench bench(true);
     make_pair(bench);
     go_apart(bench);
-    bench.tune([](BfqTunables& tunables) { tunables.low_latency = true; });
-    bench.advance_us(3'000'000);
-    static_cast<void>(bench.dispatch());
+    raise_issuers(bench);
+    rest(bench, 3'000'000);
     REQUIRE(bench.queue(2).split_due);
     read(bench, 1, 5);
     CHECK(bench.queue(1).raise == 1);  // it is split now
     serve_all(bench);
-    bench.advance_us(2'100'000);
-    static_cast<void>(bench.dispatch());
+    rest(bench, 2'100'000);
     read(bench, 1, 5);
     CHECK(bench.queue(1).raise == 30);
   }
@@ -348,14 +345,10 @@ TEST_SUITE("bfq cooperation") {
       CAPTURE(stable);
       BfqBench bench(!stable);
       bench.elevator.join_twins(stable);
-      read(bench, 1, 0);
-      read(bench, 2, 128);
-      read(bench, 1, 256);
-      REQUIRE(together(bench, 1, 2));
+      make_pair(bench);
       serve_all(bench);
-      bench.advance_us(3'000'000);
-      static_cast<void>(bench.dispatch());
-      bench.tune([](BfqTunables& tunables) { tunables.low_latency = true; });
+      rest(bench, 3'000'000);
+      raise_issuers(bench);
       read(bench, 1, 512);
       REQUIRE(together(bench, 1, 2));
       CHECK(bench.queue(1).raise == (stable ? 30 : 1));
@@ -408,8 +401,7 @@ TEST_SUITE("bfq cooperation") {
     // For good, however far apart they are.
     for (std::uint64_t n = 1; n <= 24; ++n) read(bench, 1 + n % 4, n * 9'000'000);
     serve_all(bench);
-    bench.advance_us(20'000);
-    static_cast<void>(bench.dispatch());
+    rest(bench, 20'000);
     REQUIRE(bench.queue(1).seeky());
     for (std::uint64_t issuer = 1; issuer <= 4; ++issuer) read(bench, issuer, issuer);
     CHECK(bench.queue(1).contexts == 4);
@@ -424,18 +416,13 @@ TEST_SUITE("bfq cooperation") {
     REQUIRE(together(bench, 1, 2));
     serve_all(bench);
     bench.elevator.join_twins(false);
-    bench.advance_us(6'000'000);
-    static_cast<void>(bench.dispatch());
+    rest(bench, 6'000'000);
     for (std::uint64_t issuer = 10; issuer < 72; ++issuer) read(bench, issuer, issuer * 1'000'000);
     serve_all(bench);
-    bench.advance_us(20'000);
-    static_cast<void>(bench.dispatch());
+    rest(bench, 20'000);
     bench.limits.rotational = true;
-    read(bench, 80, 0);
-    read(bench, 81, 128);
-    read(bench, 80, 256);
+    make_pair(bench, 80, 81);
     REQUIRE(bench.elevator.pool().capacity() == 64);  // so they have the contexts of 1 and 2
-    REQUIRE(together(bench, 80, 81));
     go_apart(bench, 80, 81);
     read(bench, 80, 3);
     CHECK(!together(bench, 80, 81));
@@ -500,8 +487,7 @@ TEST_SUITE("bfq cooperation") {
     BfqBench bench(true);
     make_pair(bench);
     serve_all(bench);
-    bench.advance_us(6'000'000);
-    static_cast<void>(bench.dispatch());
+    rest(bench, 6'000'000);
     read(bench, 2, 512);
     serve_all(bench);
     for (std::uint64_t issuer = 10; issuer < 73; ++issuer) read(bench, issuer, issuer * 1'000'000);

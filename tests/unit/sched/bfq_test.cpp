@@ -138,10 +138,7 @@ TEST_SUITE("bfq") {
             bench.add(item);
             continue;
           }
-          Bio& bio = bench.bios.emplace_back();
-          RequestList merged;
-          bench.fill(bio, item);
-          REQUIRE(bench.elevator.bio_merge(bio, merged, bench.now) == MergeResult::back);
+          REQUIRE(bench.merge_bio(item) == MergeResult::back);
         }
         REQUIRE(bench.elevator.queued() == 1);
         place += 2048;

@@ -37,28 +37,11 @@ struct KyberBench {
     bench.queue().set_elevator(std::move(made));
     bench.queue().set_nr_requests(options.nr_requests);
     bench.on_issue = [this](const Request& rq) {
-      dispatched += notation(rq) + " ";
+      dispatched += describe_briefly(rq) + " ";
       elevator->check();
     };
   }
-  ~KyberBench() { release_all(); }
-
-  /// The notation of the page: no length if it is 8.
-  static std::string notation(const Request& rq) {
-    std::string text = describe(rq);
-    if (text.ends_with("+8")) text.resize(text.size() - 2);
-    return text;
-  }
-
-  void release_one() {
-    bench.settle();
-    if (!bench.held.empty()) bench.complete();
-    bench.settle();
-  }
-  void release_all() {
-    bench.settle();
-    while (!bench.held.empty()) release_one();
-  }
+  ~KyberBench() { bench.release_all(); }
 
   void play(std::string_view steps) {
     std::istringstream words{std::string(steps)};
@@ -74,11 +57,7 @@ struct KyberBench {
         continue;
       }
       end_bursts();
-      if (word == ";") bench.advance({10'000'000});
-      if (word == "!") release_one();
-      if (word == "*" || word == "|") release_all();
-      if (word == "quiesce") bench.queue().quiesce();
-      if (word == "unquiesce") bench.queue().unquiesce(bench.worker());
+      bench.step(word);
     }
     end_bursts();
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "random.hpp"
+#include "request_pool.hpp"
 #include "sched/kyber.hpp"
 
 namespace elevd::sched::test::kyber_properties {
@@ -108,7 +109,6 @@ class KyberRun {
   KyberRun(std::uint64_t seed, bool lookups) : random_(seed), lookups_(lookups) {
     limits_.max_sectors = {64};
     kyber_.attach({&limits_, &nomerges_, kWorkers});
-    for (std::size_t n = 0; n < kRequests; ++n) free_.push_back(n);
   }
 
   void run(unsigned steps) {
@@ -195,32 +195,14 @@ class KyberRun {
     bio.priority = IoPriority::best_effort(random_.one_in(4) ? 0 : 4);
   }
 
-  static void count(const Bio& bio, std::vector<std::uint32_t>& sectors) {
-    const std::size_t at = static_cast<std::size_t>(bio.op) * (kSectors + 64);
-    for (std::uint64_t n = 0; n < bio.length.value; ++n) ++sectors[at + bio.start.value + n];
-  }
-
   void insert() {
     RequestList list;
-    for (std::uint64_t n = 1 + random_(busy_ ? 24 : 4); n != 0 && !free_.empty(); --n) {
-      const std::size_t index = free_.back();
-      free_.pop_back();
-      Request& rq = requests_[index];
-      Bio& bio = *bios_.emplace_back(std::make_unique<Bio>());
-      make(bio);
-      count(bio, submitted_);
-      rq.first = rq.last = &bio;
-      rq.op = bio.op;
-      rq.start = bio.start;
-      rq.length = bio.length;
-      rq.segment_count = 1;
-      rq.priority = bio.priority;
-      rq.worker = bio.owner;
+    for (std::uint64_t n = 1 + random_(busy_ ? 24 : 4); n != 0 && pool_.available() != 0; --n) {
+      Request& rq = pool_.take([this](Bio& bio) { make(bio); });
+      submitted_.add(*rq.first);
       rq.allocated = now_;
-      rq.flags = 0;
       if (random_.one_in(12)) rq.flags = kRqAtHead | kRqNoMerge;
       if (lookups_ && random_.one_in(3)) rq.flags |= kRqLookupSkipped;
-      rq.elevator_data = nullptr;
       if (!lookups_) model_.insert(rq);
       list.push_back(rq);
     }
@@ -228,12 +210,7 @@ class KyberRun {
     kyber_.insert(list, merged, now_);
     CHECK(list.empty());
     CHECK((lookups_ || merged.empty()));
-    while (!merged.empty()) {
-      Request& rq = merged.front();
-      merged.pop_front();
-      CHECK(rq.first == nullptr);
-      free_.push_back(static_cast<std::size_t>(&rq - requests_.data()));
-    }
+    pool_.put_merged(merged);
     run_queue();
   }
 
@@ -245,8 +222,8 @@ class KyberRun {
     const MergeResult kind = kyber_.bio_merge(*bio, merged, now_);
     CHECK(merged.empty());
     if (kind != MergeResult::back && kind != MergeResult::front) return;
-    count(*bio, submitted_);
-    bios_.push_back(std::move(bio));
+    submitted_.add(*bio);
+    pool_.keep(std::move(bio));
   }
 
   /// As a queue with room for everything does it.
@@ -282,16 +259,7 @@ class KyberRun {
     rq->issued = now_;
     rq->issuing_worker = static_cast<std::uint16_t>(random_(kWorkers));
     out_.push_back(rq);
-    Sector at = rq->start;
-    for (const Bio* bio = rq->first; bio != nullptr; bio = bio->next) {
-      CHECK(bio->start == at);
-      CHECK(bio->op == rq->op);
-      CHECK(bio->owner == rq->worker);
-      CHECK(bio->priority == rq->priority);
-      at = bio->end();
-      count(*bio, dispatched_);
-    }
-    CHECK(at == rq->end());
+    dispatched_.add(*rq);
     return true;
   }
 
@@ -320,9 +288,7 @@ class KyberRun {
   }
 
   void complete() {
-    const std::size_t index = random_(out_.size());
-    Request& rq = *out_[index];
-    out_.erase(out_.begin() + static_cast<std::ptrdiff_t>(index));
+    Request& rq = take_random(out_, random_);
     model_.drop_token(rq);
     const bool had_timer = kyber_.timer_at().has_value();
     const bool asked = kyber_.completed(rq, now_);
@@ -331,7 +297,7 @@ class KyberRun {
       CHECK(asked);
       CHECK(kyber_.timer_at() == now_ + 100_ms);
     }
-    free_.push_back(static_cast<std::size_t>(&rq - requests_.data()));
+    pool_.put(rq);
     if (asked) run_queue();
   }
 
@@ -343,7 +309,7 @@ class KyberRun {
       inside += listed(d) + kyber_.flushed(domain).size();
       CHECK(kyber_.pool(domain).out() == model_.tokens(d));
     }
-    CHECK(inside + free_.size() == kRequests);
+    CHECK(inside + pool_.available() == kRequests);
   }
 
   Random random_;
@@ -351,15 +317,13 @@ class KyberRun {
   bool busy_ = true;
   Limits limits_;
   std::atomic<unsigned> nomerges_{0};
-  std::array<Request, kRequests> requests_;
-  std::vector<std::unique_ptr<Bio>> bios_;
+  RequestPool<kRequests> pool_;
   Kyber kyber_;
   Model model_{kyber_};
-  std::vector<std::size_t> free_;
   std::vector<Request*> out_;
   Instant now_{1'000'000'000};
-  std::vector<std::uint32_t> submitted_ = std::vector<std::uint32_t>(kOps * (kSectors + 64));
-  std::vector<std::uint32_t> dispatched_ = std::vector<std::uint32_t>(kOps * (kSectors + 64));
+  SectorCounts submitted_{kSectors};
+  SectorCounts dispatched_{kSectors};
   std::array<unsigned, kKyberDomains> waited_{};
   unsigned last_served_ = 0;
   unsigned row_ = 0;

@@ -101,7 +101,7 @@ TEST_SUITE("kyber") {
     CHECK(kyber.elevator->flushed(kWrite).size() == 4);
     CHECK(kyber.elevator->list(0, kWrite).empty());
     CHECK(kyber.elevator->pool(kWrite).waiting());
-    kyber.release_all();
+    kyber.bench.release_all();
     CHECK(kyber.elevator->pool(kWrite).out() == 0);
   }
 
@@ -151,7 +151,7 @@ TEST_SUITE("kyber") {
     KyberBench kyber;
     kyber.play("W100/fua");
     CHECK(kyber.dispatched == "W100 ");
-    kyber.release_one();
+    kyber.bench.release_one();
     CHECK(kyber.dispatched == "W100 F ");
     CHECK(kyber.elevator->pool(kWrite).out() == 0);
   }
@@ -202,7 +202,7 @@ TEST_SUITE("kyber") {
       // W1000+16 is too large to go before W1016, which then takes W1024 no more.
       kyber.play("quiesce W1016 ; W1000+16 ; W1024 ; unquiesce");
       CHECK(kyber.dispatched == "W1016 W1000+16 W1024 ");
-      kyber.release_all();
+      kyber.bench.release_all();
       kyber.dispatched.clear();
       // W2024 fits both: behind W2008+16, which is full, before W2032.
       kyber.play("quiesce W2032 ; W2008+16 ; W2024 ; W2000 ; unquiesce");
@@ -310,7 +310,7 @@ TEST_SUITE("kyber") {
     bench.advance(*bench.queue().wake_at() - bench.now());
     bench.queue().run(bench.worker());
     CHECK_FALSE(bench.queue().wake_at().has_value());
-    kyber.release_all();
+    kyber.bench.release_all();
   }
 
   TEST_CASE("a timer set by a completion of another worker bounds the dispatcher's sleep") {
@@ -335,7 +335,7 @@ TEST_SUITE("kyber") {
         bench.each(series('R', 0, 8, 100, 60));
         bench.each(series('W', 0, 8, 100, 60));
         bench.advance(1_ms);
-        kyber.release_all();
+        kyber.bench.release_all();
       }
       bench.advance(100_ms);
     };
@@ -348,7 +348,7 @@ TEST_SUITE("kyber") {
     bench.each(series('W', 0, 8, 100, 60));  // the first of them runs the timer
     CHECK(kyber.elevator->pool(kWrite).depth() == 64);
     CHECK(held(bench, Op::write) == 60);
-    kyber.release_all();
+    kyber.bench.release_all();
   }
 }
 

@@ -40,14 +40,12 @@ struct MqDeadlineBench {
     begin = bench.now();
     bench.on_issue = [this](const Request& rq) { dispatched += notation(rq) + " "; };
   }
-  ~MqDeadlineBench() { release_all(); }
+  ~MqDeadlineBench() { bench.release_all(); }
 
   /// The notation of the page: no length if it is 8, no class if it is best effort.
   static std::string notation(const Request& rq) {
-    std::string text = describe(rq);
-    if (text.ends_with("+8")) text.resize(text.size() - 2);
     const unsigned io_class = MqDeadline::class_of(rq.priority);
-    return text + (io_class == 0 ? "/RT" : io_class == 2 ? "/ID" : "");
+    return describe_briefly(rq) + (io_class == 0 ? "/RT" : io_class == 2 ? "/ID" : "");
   }
 
   void set(std::string_view settings) {
@@ -67,16 +65,6 @@ struct MqDeadlineBench {
     }
   }
 
-  void release_one() {
-    bench.settle();
-    if (!bench.held.empty()) bench.complete();
-    bench.settle();
-  }
-  void release_all() {
-    bench.settle();
-    while (!bench.held.empty()) release_one();
-  }
-
   void play(std::string_view steps) {
     std::istringstream words{std::string(steps)};
     std::string burst;
@@ -92,15 +80,11 @@ struct MqDeadlineBench {
         continue;
       }
       flush();
-      if (word == ";") bench.advance({10'000'000});
+      bench.step(word);
       if (word[0] == '@') {
         const Instant at = begin + Duration{std::stoll(word.substr(1)) * 1'000'000};
         bench.advance(at - bench.now());
       }
-      if (word == "!") release_one();
-      if (word == "*" || word == "|") release_all();
-      if (word == "quiesce") bench.queue().quiesce();
-      if (word == "unquiesce") bench.queue().unquiesce(bench.worker());
     }
     flush();
   }

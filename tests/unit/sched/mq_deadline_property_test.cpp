@@ -12,10 +12,13 @@
 #include <vector>
 
 #include "random.hpp"
+#include "request_pool.hpp"
 #include "sched/mq_deadline.hpp"
 
 using namespace elevd::sched;
 using elevd::sched::test::Random;
+using elevd::sched::test::RequestPool;
+using elevd::sched::test::SectorCounts;
 
 namespace {
 
@@ -103,7 +106,6 @@ class MqDeadlineModel {
     places_ = random_.one_in(2) ? kSectors / 8 : 24;
     elevator_->attach({&limits_, &nomerges_});
     limits_.max_sectors = {64};
-    for (std::size_t n = 0; n < kRequests; ++n) free_.push_back(n);
   }
 
   /// What was dispatched, as text.
@@ -196,39 +198,22 @@ class MqDeadlineModel {
                                    : IoPriority::best_effort(4);
   }
 
-  void count(const Bio& bio, std::vector<std::uint32_t>& sectors) const {
-    const std::size_t at = (bio.op == Op::read ? 0 : 1) * (kSectors + 64);
-    for (std::uint64_t n = 0; n < bio.length.value; ++n) ++sectors[at + bio.start.value + n];
-  }
-
   void insert() {
     RequestList list;
     std::vector<const Request*> order;
-    for (std::uint64_t n = 1 + random_(4); n != 0 && !free_.empty(); --n) {
-      const std::size_t index = free_.back();
-      free_.pop_back();
-      Request& rq = requests_[index];
-      Bio& bio = *bios_.emplace_back(std::make_unique<Bio>());
-      make(bio);
-      count(bio, submitted_);
-      rq.first = rq.last = &bio;
-      rq.op = bio.op;
-      rq.start = bio.start;
-      rq.length = bio.length;
-      rq.segment_count = 1;
-      rq.priority = bio.priority;
-      rq.flags = 0;
+    for (std::uint64_t n = 1 + random_(4); n != 0 && pool_.available() != 0; --n) {
+      Request& rq = pool_.take([this](Bio& bio) { make(bio); });
+      submitted_.add(*rq.first);
       if (random_.one_in(12)) rq.flags = kRqAtHead | kRqNoMerge;
       if (random_.one_in(3)) rq.flags |= kRqLookupSkipped;
-      rq.elevator_data = nullptr;
       list.push_back(rq);
       order.push_back(&rq);
     }
     RequestList merged;
     elevator_->insert(list, merged, now_);
     CHECK(list.empty());
-    take_back(merged);
-    for (const Request* rq : order) place_number_[index_of(*rq)] = ++places_taken_;
+    pool_.put_merged(merged);
+    for (const Request* rq : order) place_number_[pool_.index_of(*rq)] = ++places_taken_;
   }
 
   void merge_bio() {
@@ -236,27 +221,14 @@ class MqDeadlineModel {
     make(*bio);
     RequestList merged;
     const MergeResult kind = elevator_->bio_merge(*bio, merged, now_);
-    take_back(merged);
+    pool_.put_merged(merged);
     if (kind != MergeResult::back && kind != MergeResult::front) return;
     // A request that grew at its front has a new place, behind those that have it already.
-    for (const Request& rq : requests_) {
-      if (rq.first == bio.get()) place_number_[index_of(rq)] = ++places_taken_;
+    for (const Request& rq : pool_.requests()) {
+      if (rq.first == bio.get()) place_number_[pool_.index_of(rq)] = ++places_taken_;
     }
-    count(*bio, submitted_);
-    bios_.push_back(std::move(bio));
-  }
-
-  [[nodiscard]] std::size_t index_of(const Request& rq) const {
-    return static_cast<std::size_t>(&rq - requests_.data());
-  }
-
-  void take_back(RequestList& merged) {
-    while (!merged.empty()) {
-      Request& rq = merged.front();
-      merged.pop_front();
-      CHECK(rq.first == nullptr);
-      free_.push_back(index_of(rq));
-    }
+    submitted_.add(*bio);
+    pool_.keep(std::move(bio));
   }
 
   void dispatch() {
@@ -303,7 +275,7 @@ class MqDeadlineModel {
     for (const Request& other : elevator_->fifo(io_class, way)) {
       if (other.start != rq.start) continue;
       ++seen_.equal_positions;
-      CHECK(place_number_[index_of(rq)] < place_number_[index_of(other)]);
+      CHECK(place_number_[pool_.index_of(rq)] < place_number_[pool_.index_of(other)]);
     }
   }
 
@@ -328,15 +300,7 @@ class MqDeadlineModel {
   }
 
   void note(const Request& rq) {
-    Sector at = rq.start;
-    for (const Bio* bio = rq.first; bio != nullptr; bio = bio->next) {
-      CHECK(bio->start == at);
-      CHECK(bio->op == rq.op);
-      CHECK(bio->priority == rq.priority);
-      at = bio->end();
-      count(*bio, dispatched_);
-    }
-    CHECK(at == rq.end());
+    dispatched_.add(rq);
     CHECK(rq.length <= limits_.max_sectors);
     if ((rq.flags & kRqAtHead) != 0) at_head_since_ = true;
     log_ += (rq.op == Op::read ? "R" : "W") + std::to_string(rq.start.value) + "+" +
@@ -344,12 +308,10 @@ class MqDeadlineModel {
   }
 
   void complete() {
-    const std::size_t index = random_(out_.size());
-    Request& rq = *out_[index];
-    out_.erase(out_.begin() + static_cast<std::ptrdiff_t>(index));
+    Request& rq = elevd::sched::test::take_random(out_, random_);
     static_cast<void>(elevator_->completed(rq, now_));
     rq.first = nullptr;
-    free_.push_back(index_of(rq));
+    pool_.put(rq);
   }
 
   /// Invariant 7, and that nothing is lost on the way.
@@ -365,7 +327,7 @@ class MqDeadlineModel {
         }));
       }
     }
-    CHECK(inside + free_.size() == kRequests);
+    CHECK(inside + pool_.available() == kRequests);
     const std::uint32_t queued = elevator_->queued(0) + elevator_->queued(1) + elevator_->queued(2);
     CHECK(queued == inside);
   }
@@ -377,16 +339,14 @@ class MqDeadlineModel {
   std::uint64_t places_ = 0;  ///< how many bios can begin at
   Limits limits_;
   std::atomic<unsigned> nomerges_{0};
-  std::array<Request, kRequests> requests_;
-  std::vector<std::unique_ptr<Bio>> bios_;
+  RequestPool<kRequests> pool_;
   std::unique_ptr<MqDeadline> elevator_ = std::make_unique<MqDeadline>();
   std::array<std::uint64_t, kRequests> place_number_{};  ///< when it got its place in the tree
   std::uint64_t places_taken_ = 0;
-  std::vector<std::size_t> free_;
   std::vector<Request*> out_;
   Instant now_{1'000'000'000};
-  std::vector<std::uint32_t> submitted_ = std::vector<std::uint32_t>(2 * (kSectors + 64));
-  std::vector<std::uint32_t> dispatched_ = std::vector<std::uint32_t>(2 * (kSectors + 64));
+  SectorCounts submitted_{kSectors};
+  SectorCounts dispatched_{kSectors};
   std::string log_;
   bool tuned_ = false;
   unsigned direction_ = 1;

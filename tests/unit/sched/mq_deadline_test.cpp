@@ -162,7 +162,7 @@ TEST_SUITE("mq-deadline") {
     CHECK(deadline.bench.queue().view_busy().size() == 4);
     CHECK(deadline.bench.queue().view_residual().size() == 1);
     CHECK(deadline.bench.queue().view_sched_tags().busy == 8);
-    deadline.release_all();
+    deadline.bench.release_all();
     CHECK(deadline.elevator->queued(1) == 0);
     CHECK(deadline.elevator->owned_by_driver(1) == 0);
     CHECK(deadline.bench.queue().view_busy().empty());
