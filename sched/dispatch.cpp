@@ -190,7 +190,7 @@ void RequestQueue::unquiesce(Worker& worker) {
 
 /// REQUIRES: this worker is the dispatcher and answers for `runs_taken` runs.
 void RequestQueue::dispatch(Worker& worker, QueueContext& context) {
-  unsigned left = kEntriesPerTurn;
+  unsigned left = kDispatchesPerTurn;
   for (;;) {
     for (;;) {
       bool more = true;

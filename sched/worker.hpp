@@ -27,6 +27,9 @@ class Worker;
 
 /// Entries of a list worked off in one turn (docs/architecture.md, rule 1).
 inline constexpr unsigned kEntriesPerTurn = 64;
+/// Most requests that a dispatcher gives to the driver in a turn. More than comes in at once: what
+/// stays in the elevator until a later turn has left the caches by then.
+inline constexpr unsigned kDispatchesPerTurn = 256;
 
 /// Takes requests to the device. One per worker, used by that worker only.
 class Driver {

@@ -203,24 +203,25 @@ TEST_SUITE("none") {
     CHECK(bench.issued_log.size() == 50);
   }
 
-  TEST_CASE("a dispatcher issues 64 requests a turn and goes on in its next") {
-    Bench bench({.depth = 256});
+  TEST_CASE("a dispatcher issues so many requests a turn and goes on in its next") {
+    constexpr unsigned kRequests = 2 * kDispatchesPerTurn + 22;
+    Bench bench({.depth = 1024});
     bench.driver().slots = 0;
-    for (unsigned n = 0; n < 150; ++n) bench.burst("R" + std::to_string(n * 100));
-    bench.driver().slots = 1000;
+    for (unsigned n = 0; n < kRequests; ++n) bench.burst("R" + std::to_string(n * 100));
+    bench.driver().slots = 2000;
     bench.queue().run(bench.worker());
-    CHECK(bench.held.size() == 64);
+    CHECK(bench.held.size() == kDispatchesPerTurn);
     CHECK(bench.worker().has_work());
     bench.queue().run(
         bench.worker());  // a run asked for meanwhile is not lost, and not a second one
-    CHECK(bench.held.size() == 64);
+    CHECK(bench.held.size() == kDispatchesPerTurn);
     bench.worker().run_queues();
-    CHECK(bench.held.size() == 128);
+    CHECK(bench.held.size() == 2 * kDispatchesPerTurn);
     bench.worker().run_queues();
-    CHECK(bench.held.size() == 150);
+    CHECK(bench.held.size() == kRequests);
     CHECK_FALSE(bench.worker().has_work());
     bench.burst("R99999");
-    CHECK(bench.held.size() == 151);
+    CHECK(bench.held.size() == kRequests + 1);
   }
 
   TEST_CASE("quiesced: bios are admitted and inserted, nothing is dispatched") {
