@@ -288,8 +288,13 @@ void Directory::remove_disk_file(std::string_view name) {
 
 void Directory::remove_all_made() {
   // Before the lock is ours, only freshly made and still empty directories can be in the record.
+  if (path_.empty()) return;
   const Result<std::vector<Mount>> mounts = read_mounts();
-  if (!mounts || path_.empty()) return;
+  if (!mounts) {
+    // No descriptor is free, say: what was made is left to whoever comes next, by the record.
+    if (lock_ && record_.made.empty()) unlink(lock_path(path_).c_str());
+    return;
+  }
   const std::vector<std::string> made = record_.made;
   std::vector<std::string> outer;
   std::vector<std::string> mounted;

@@ -125,13 +125,13 @@ equal "DIR afterwards" "$before" "$(content "$dir")"
 
 # --- Failures of the start ------------------------------------------------------------------------
 
-# With N descriptors each step from the first disk to the control files fails once. What is there stays.
+# With N descriptors each step from the lock of DIR to the control files fails once. What is there stays.
 mkdir -p "$dir/dev"
 echo precious >"$dir/dev/mine"
 : >"$dir/dev/d1"
 before=$(content "$dir")
 failed=0
-for ((n = 10; n < 80; ++n)); do
+for ((n = 7; n < 80; ++n)); do
   timeout --kill-after=5 30 prlimit --nofile="$n:$n" "$ELEVD_BIN/elevd" "$dir" --daemonize \
     --disk d0=ram:8M --disk d1="$work/image" --workers 6 </dev/null >"$work/said" 2>&1
   status=$?

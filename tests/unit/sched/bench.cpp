@@ -312,6 +312,18 @@ void Bench::lift_refusals() {
   }
 }
 
+void Bench::each_contended(std::string_view text, unsigned worker) {
+  FakeDriver& device = driver(worker);
+  const unsigned slots = device.slots;
+  {
+    const LockGuard guard(QueueTest::elevator_lock(queue()));
+    device.slots = 0;  // nobody takes the lock to dispatch
+    each(text, worker);
+  }
+  device.slots = slots;
+  device.run_owed();
+}
+
 void Bench::deliver(unsigned worker) {
   MailNode* node = this->worker(worker).mailbox.take();
   while (node != nullptr) {

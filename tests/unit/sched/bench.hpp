@@ -25,6 +25,16 @@
 #include "sched/trace.hpp"
 #include "sched/worker.hpp"
 
+namespace elevd::sched {
+
+/// Holds the elevator lock, as another worker would.
+class QueueTest {
+ public:
+  static Lock& elevator_lock(RequestQueue& queue) { return queue.lock_; }
+};
+
+}  // namespace elevd::sched
+
 namespace elevd::sched::test {
 
 /// A bio of the bench, and what became of it.
@@ -110,6 +120,9 @@ class Bench {
   TestBio& burst(std::string_view text, unsigned worker = 0);
   /// The same, each bio a burst of its own.
   void each(std::string_view text, unsigned worker = 0);
+  /// The same while the elevator lock is held by somebody who dispatches next: what is inserted
+  /// waits. REQUIRES: a scheduler, tags for all of them.
+  void each_contended(std::string_view text, unsigned worker = 0);
   /// Ends the burst of a worker.
   void flush_plug(unsigned worker = 0) { this->worker(worker).flush_plug(false); }
 

@@ -583,6 +583,12 @@ TEST_SUITE("bfq") {
         if (one_queue) CHECK(free.requests < 512);
         CHECK(contended.requests <= free.requests);
         CHECK(contended.took <= free.took);
+        if (nr_requests < what.writers) continue;
+        what.contended = false;
+        what.held = true;
+        const test::Written held = bfq_writers(what, nr_requests);
+        CHECK(held.requests <= free.requests);
+        CHECK(held.took <= free.took);
       }
     }
   }

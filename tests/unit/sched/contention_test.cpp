@@ -11,16 +11,6 @@ using namespace elevd::sched;
 using elevd::sched::test::FifoBench;
 using elevd::sched::test::FifoElevator;
 
-namespace elevd::sched {
-
-/// Holds the elevator lock, as another worker would.
-class QueueTest {
- public:
-  static Lock& elevator_lock(RequestQueue& queue) { return queue.lock_; }
-};
-
-}  // namespace elevd::sched
-
 namespace {
 
 constexpr auto kBioMerge = static_cast<unsigned>(MergePoint::bio_merge);

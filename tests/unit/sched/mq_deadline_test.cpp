@@ -25,19 +25,23 @@ TEST_SUITE("mq-deadline") {
   TEST_CASE("contended bio merges are made up for: no more requests than without contention") {
     for (const std::uint32_t nr_requests : {256U, 8U}) {
       CAPTURE(nr_requests);
-      const auto run = [nr_requests](bool contended) {
+      const auto run = [nr_requests](bool contended, bool held) {
         MqDeadlineBench deadline({.depth = 4, .nr_requests = nr_requests});
-        const test::Written written =
-            test::run_writers(deadline.bench, {.words = "/sync", .contended = contended});
+        const test::Written written = test::run_writers(
+            deadline.bench, {.words = "/sync", .contended = contended, .held = held});
         deadline.elevator->check();
         return written;
       };
-      const test::Written free = run(false);
-      const test::Written contended = run(true);
+      const test::Written free = run(false, false);
+      const test::Written contended = run(true, false);
       MESSAGE("requests for 2048 writes: ", free.requests, ", contended: ", contended.requests);
       CHECK(free.requests < 512);
       CHECK(contended.requests <= free.requests);
       CHECK(contended.took <= free.took);
+      if (nr_requests < 64) continue;
+      const test::Written held = run(false, true);
+      CHECK(held.requests <= free.requests);
+      CHECK(held.took <= free.took);
     }
   }
 

@@ -22,6 +22,7 @@ struct Writers {
   std::string words;         ///< attributes of each: "/sync"
   bool issuers = false;      ///< each writer is an issuer of its own, else all are one
   bool contended = false;    ///< every bio merge finds the lock held
+  bool held = false;         ///< every insertion does, too; REQUIRES: tags for all
 };
 
 struct Written {
@@ -39,7 +40,8 @@ inline Written run_writers(Bench& bench, const Writers& what) {
   std::size_t submitted = 0;
   const auto submit = [&] {
     for (; !ready.empty() && submitted < what.total; ready.pop_front()) {
-      bench.each("W" + std::to_string(8 * submitted++) + what.words + ready.front());
+      const std::string bio = "W" + std::to_string(8 * submitted++) + what.words + ready.front();
+      what.held ? bench.each_contended(bio) : bench.each(bio);
     }
     bench.settle();
   };
@@ -65,7 +67,7 @@ inline Written run_writers(Bench& bench, const Writers& what) {
     }
     submit();
   }
-  CHECK((bench.stats().merge_skips != 0) == what.contended);
+  CHECK((bench.stats().merge_skips != 0) == (what.contended || what.held));
   return {bench.issued_log.size(), bench.now() - begin};
 }
 
