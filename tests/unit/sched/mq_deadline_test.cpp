@@ -45,6 +45,35 @@ TEST_SUITE("mq-deadline") {
     }
   }
 
+  TEST_CASE("a lookup that was left out is made at insertion, that in front, too") {
+    const struct {
+      const char* queued;
+      const char* bio;
+      const char* dispatched;
+    } rows[] = {
+        {"R1008", "R1000", "R1000+16"},
+        // Behind one that begins within it; the last merge is another one.
+        {"R5000 R1016 R1008+4", "R1000+16", "R1000+24 R1008+4 R5000+8"},
+    };
+    for (const auto& row : rows) {
+      CAPTURE(row.bio);
+      MqDeadlineBench deadline({.depth = 4, .nr_requests = 256});
+      test::Bench& bench = deadline.bench;
+      bench.driver().slots = 0;
+      bench.each(row.queued);
+      {
+        const LockGuard guard(QueueTest::elevator_lock(bench.queue()));
+        bench.submit("R9000");  // contended: the next ones are not looked for either
+      }
+      bench.flush_plug();
+      bench.burst(row.bio);
+      CHECK(bench.stats().merge_skips == 2);
+      bench.lift_refusals();
+      bench.settle();
+      CHECK(bench.issued() == std::string(row.dispatched) + " R9000+8");
+    }
+  }
+
   TEST_CASE("with nothing queued nobody looks") {
     MqDeadlineBench deadline;
     deadline.play("R100 | R200 | R300 |");
