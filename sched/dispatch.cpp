@@ -448,7 +448,7 @@ void RequestQueue::finish_request(Worker& worker, Request& rq) {
     QueueContext& context = this->context(worker);
     context.completed.push_back(rq);
     if (try_lock(context)) {
-      finish_requests(worker, context.completed);
+      finish_requests(worker, context);
     } else {
       note(worker, context);  // what is completed meanwhile goes with it, under one hold
     }
@@ -465,13 +465,14 @@ void RequestQueue::tell_of_completed(Worker& worker, QueueContext& context) {
     }
     lock_.lock();
   }
-  context.turns_put_off = 0;
-  finish_requests(worker, context.completed);
+  finish_requests(worker, context);
 }
 
 /// Tells the elevator of all; what was held is let go.
 /// REQUIRES: the lock is held, it is released here.
-void RequestQueue::finish_requests(Worker& worker, RequestList& list) {
+void RequestQueue::finish_requests(Worker& worker, QueueContext& context) {
+  RequestList& list = context.completed;
+  context.turns_put_off = 0;
   for (Request& rq : list) {
     if (elevator_->completed(rq, worker.now)) run_later(worker);
   }

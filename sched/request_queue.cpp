@@ -164,17 +164,14 @@ RequestQueue::Merged RequestQueue::merge(Worker& worker, QueueContext& context, 
   }
   if (context.plug_newest != nullptr && merge_in_plug(worker, context, bio)) return Merged::yes;
   if (elevator_) {
-    Counter& attempts =
-        context.counters.merge_attempts[static_cast<unsigned>(MergePoint::bio_merge)];
-    const BioMergeLock how = bio_merge_lock_.load(std::memory_order_relaxed);
+    BioMergeLock how = bio_merge_lock_.load(std::memory_order_relaxed);
     if (context.leave_out != 0 && how == BioMergeLock::tried) {
       --context.leave_out;
-      attempts.add(1);
-      context.counters.merge_skips.add(1);
-      return Merged::skipped;
+      how = BioMergeLock::contended;
+    } else if (!elevator_->has_candidates()) {
+      return Merged::no;
     }
-    if (!elevator_->has_candidates()) return Merged::no;
-    attempts.add(1);
+    context.counters.merge_attempts[static_cast<unsigned>(MergePoint::bio_merge)].add(1);
     return merge_in_elevator(worker, context, bio, how);
   }
   const std::uint64_t own = std::uint64_t{1} << worker.index();

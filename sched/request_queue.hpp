@@ -291,7 +291,7 @@ class RequestQueue {
   void complete_flush_step(Worker& worker, Request& rq);
   void finish_request(Worker& worker, Request& rq);
   void tell_of_completed(Worker& worker, QueueContext& context);
-  void finish_requests(Worker& worker, RequestList& list) ELEVD_RELEASE(lock_);
+  void finish_requests(Worker& worker, QueueContext& context) ELEVD_RELEASE(lock_);
   void free_and_answer(Worker& worker, Request& rq);
   void free_request(Worker& worker, Request& rq);
   void free_hardware_tag(Worker& worker, Request& rq);

@@ -120,8 +120,12 @@ class SortedMerge {
   [[nodiscard]] Request* find_start(Place& place, Sector start) {
     if (!self().front_merges()) return nullptr;
     SortedRequests& order = self().order(place);
-    const auto it = order.lower_bound(start, ByStart{});
-    return it == order.end() || it->start != start ? nullptr : &*it;
+    return begins_at(order, order.lower_bound(start, ByStart{}), start);
+  }
+
+  [[nodiscard]] static Request* begins_at(SortedRequests& order, SortedRequests::iterator at,
+                                          Sector start) {
+    return at == order.end() || at->start != start ? nullptr : &*at;
   }
 
   /// It refused a neighbour for its size: it is looked for no more.
@@ -268,14 +272,12 @@ class SortedMerge {
       if (kind != MergeResult::none) return kind;
     }
     SortedRequests& order = self().order(place);
-    auto behind = order.upper_bound(rq);
-    position = behind;
+    const auto next = order.upper_bound(rq);
+    position = next;
     if (!self().front_merges()) return MergeResult::none;
-    if (behind != order.end() && behind->start < rq.end()) {  // it begins within this one
-      behind = order.lower_bound(rq.end(), ByStart{});
-    }
-    if (behind == order.end() || behind->start != rq.end()) return MergeResult::none;
-    return join_request(*behind, rq, merged);
+    const bool within = next != order.end() && next->start < rq.end();
+    Request* const behind = within ? find_start(place, rq.end()) : begins_at(order, next, rq.end());
+    return behind != nullptr ? join_request(*behind, rq, merged) : MergeResult::none;
   }
 
   EndHash hash_;
